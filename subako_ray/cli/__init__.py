@@ -1,0 +1,1 @@
+"""The command `subako`, one file per command."""

@@ -1,0 +1,1 @@
+"""Text of a version manifest in, a tool plan or diagnostics out."""

@@ -1,0 +1,1 @@
+"""Isolation by nsjail: one-shot function calls and long-lived sandboxes."""

@@ -1,0 +1,1 @@
+"""Types of everything Subako writes to disk or the wire, names, limits, canonical form."""

@@ -1,0 +1,1 @@
+"""What users of Subako test with."""

@@ -1,0 +1,1 @@
+"""Encrypted credentials: storing, matching, sealing to their user."""
