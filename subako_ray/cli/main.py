@@ -1,0 +1,141 @@
+"""The command `subako`: finds the command named, loads its module, and turns its end into an exit code.
+
+Only the module of the command called is imported, so `subako compile` never pays for Ray.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol, cast
+
+from subako_ray import __version__
+
+
+class ExitCode(IntEnum):
+    """What a command's end means, the same for every command."""
+
+    CLEAN = 0
+    PROBLEMS = 1
+    """The user's input, or what was asked for, has problems; they were printed."""
+    USAGE = 2
+    """The command line is wrong."""
+    HOST = 3
+    """Our fault or the host's: something Subako needs is missing or broke."""
+
+
+class CommandError(Exception):
+    """A command cannot go on: one line for the user, what to do about it, and the exit code."""
+
+    def __init__(
+        self, message: str, help_text: str | None = None, code: ExitCode = ExitCode.HOST
+    ) -> None:
+        super().__init__(message, help_text, code)
+        self.message = message
+        self.help_text = help_text
+        self.code = code
+
+
+class CommandModule(Protocol):
+    """What a module of a command offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declares the command's arguments; `parser.epilog` holds its examples."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Does the work and returns the exit code."""
+
+
+class Command(NamedTuple):
+    """One command as `subako --help` lists it."""
+
+    name: str
+    summary: str
+
+    def load(self) -> CommandModule:
+        """Imports the module of the same name."""
+        return cast("CommandModule", importlib.import_module(f"subako_ray.cli.{self.name}"))
+
+
+COMMANDS = (
+    Command("compile", "compile a version manifest to a tool plan"),
+    Command("run", "run a session of a version or plan on Ray"),
+    Command("function", "build function packages"),
+    Command("vault", "keep credentials for sessions"),
+    Command("doctor", "say whether this host can isolate foreign code"),
+)
+
+EXAMPLES = """\
+examples:
+  subako compile examples/support/version.yaml -o plan.json
+  subako run plan.json --vault acme --script calls.yaml
+  subako doctor
+
+exit codes:
+  0 clean   1 problems found   2 wrong usage   3 our fault or the host's
+"""
+
+
+def parser_for(command: Command) -> argparse.ArgumentParser:
+    """Makes the parser of one command, loading its module."""
+    parser = argparse.ArgumentParser(
+        prog=f"subako {command.name}",
+        description=command.summary,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.load().add_arguments(parser)
+    return parser
+
+
+def overview() -> argparse.ArgumentParser:
+    """Makes the parser that lists the commands and loads none of them."""
+    width = max(len(command.name) for command in COMMANDS)
+    listing = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
+    parser = argparse.ArgumentParser(
+        prog="subako",
+        description="Subako gives AI agents their tools.",
+        epilog=f"commands:\n{listing}\n\n{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage="subako COMMAND [ARGUMENT ...]",
+    )
+    parser.add_argument("--version", action="version", version=f"subako {__version__}")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = next((c for c in COMMANDS if arguments and c.name == arguments[0]), None)
+    if command is None:
+        parser = overview()
+        named = parser.parse_args(arguments).command
+        if named is None:
+            parser.print_help()
+            return ExitCode.USAGE
+        parser.error(f"no command `{named}`; see `subako --help`")
+    try:
+        parsed = parser_for(command).parse_args(arguments[1:])
+        return command.load().run(parsed)
+    except CommandError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.help_text:
+            print(f"  help: {error.help_text}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`subako … | head`): stop quietly, as other tools do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+if __name__ == "__main__":
+    sys.exit(main())
