@@ -14,7 +14,7 @@ def cap(outcome: Outcome, limit_bytes: int = limits.RESULT_BYTES) -> Outcome:
     left = limit_bytes
     cut = outcome.cut_bytes
     content: list[Block] = []
-    for block in outcome.content:
+    for block in map(_well_formed, outcome.content):
         size = _size(block)
         if size <= left:
             content.append(block)
@@ -23,7 +23,7 @@ def cap(outcome: Outcome, limit_bytes: int = limits.RESULT_BYTES) -> Outcome:
         cut += size
         match block:
             case TextBlock(text=text):
-                kept = text.encode("utf-8", "replace")[:left].decode("utf-8", "ignore")
+                kept = text.encode()[:left].decode("utf-8", "ignore")
                 cut -= len(kept.encode())
                 shown = f"{kept}\n[cut: {size - len(kept.encode())} bytes more]"
                 content.append(TextBlock(text=shown.lstrip("\n")))
@@ -46,10 +46,17 @@ def cap(outcome: Outcome, limit_bytes: int = limits.RESULT_BYTES) -> Outcome:
     )
 
 
+def _well_formed(block: Block) -> Block:
+    # A lone surrogate has no UTF-8 form, so no log and no model could take it.
+    if isinstance(block, TextBlock):
+        return TextBlock(text=block.text.encode("utf-8", "replace").decode())
+    return block
+
+
 def _size(block: Block) -> int:
     match block:
         case TextBlock(text=text):
-            return len(text.encode("utf-8", "replace"))
+            return len(text.encode())
         case MediaBlock(data=data):
             return len(data)
         case LinkBlock(uri=uri, name=name):

@@ -32,7 +32,7 @@ class SessionLog:
         self._grown = asyncio.Event()
 
     async def follow(self, after_seq: int = 0) -> AsyncIterator[list[Record]]:
-        """Yields batches of records above `after_seq`, then new ones, until the session has ended."""
+        """Yields batches of records above `after_seq` and new ones until the session has ended."""
         while True:
             grown = self._grown
             records = self._store.read(self.session_id, after_seq, _BATCH)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from subako_ray.schema.events import LeftOut
 from subako_ray.schema.names import Kind
 from subako_ray.schema.outcome import Outcome
+from subako_ray.schema.plan import PlanTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +92,20 @@ class Source(Protocol):
 def label(source: Source) -> str:
     """Names a source as the log and the product do, e.g. `mcp:orders`."""
     return f"{source.kind}:{source.name}"
+
+
+def offered_from_plan(tools: tuple[PlanTool, ...]) -> Listing:
+    """Lists tools whose descriptors the plan holds."""
+    return Listing(
+        tools=tuple(
+            OfferedTool(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=tool.input_schema if tool.input_schema is not None else {},
+                output_schema=tool.output_schema,
+                annotations=tool.annotations,
+            )
+            for tool in tools
+        )
+    )

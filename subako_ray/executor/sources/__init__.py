@@ -1,0 +1,1 @@
+"""The tool sources, one file per kind."""
