@@ -1,0 +1,161 @@
+"""The last hop to an MCP server: attaches the credential to the request, keeps HTTP errors honest.
+
+Only here does a token meet a request. It is fetched for this request, set on it when the request
+goes to exactly the granted URL, and dropped. A failure of the network or the server becomes an
+error of that one request, because anything else ends the whole connection (mcp 2.3).
+"""
+
+from __future__ import annotations
+
+import json
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+import httpx2
+
+from subako_ray.executor.credentials import Credential, CredentialProvider
+from subako_ray.executor.source import Approved
+from subako_ray.schema import limits
+from subako_ray.schema.secret import Secret
+from subako_ray.schema.target import McpTarget, TargetError
+
+REQUEST_ERROR_CODE: Final = 1000
+"""JSON-RPC code of errors made here; outside the range that JSON-RPC reserves."""
+
+_NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestScope:
+    """What one call of ours allows and learns about the requests made for it.
+
+    Attributes:
+        approved: the credential that a person approved, when the call was held.
+        used: tokens attached for this call, to be redacted from what comes back.
+        missing: why there was no credential to attach.
+    """
+
+    approved: Approved | None = None
+    used: list[Secret] = field(default_factory=list)
+    missing: str | None = None
+
+
+REQUEST_SCOPE: ContextVar[RequestScope | None] = ContextVar("request_scope", default=None)
+
+
+class RequestFailure(NamedTuple):
+    """Why a request made here has no answer of the server's.
+
+    Attributes:
+        http_status: the server's, when it answered at all.
+        kind: `http`, `network`, `credential_changed` or `too_large`.
+        never_sent: whether it is certain that the server did not get the request.
+        detail: type of the network failure.
+    """
+
+    kind: str
+    http_status: int | None
+    never_sent: bool
+    detail: str | None
+
+
+def failure_from(data: object) -> RequestFailure | None:
+    """Reads a failure back from the `data` of an `MCPError`; None when it is the server's own."""
+    if not isinstance(data, dict) or data.get("subako") != "request_failure":
+        return None
+    return RequestFailure(
+        data["kind"], data.get("http_status"), bool(data.get("never_sent")), data.get("detail")
+    )
+
+
+class CredentialTransport(httpx2.AsyncBaseTransport):
+    """Wraps the HTTP transport of one connection of one session."""
+
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, target: McpTarget, credentials: CredentialProvider
+    ) -> None:
+        self._inner = inner
+        self._target = target
+        self._credentials = credentials
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Sends one request with its credential; answers failures as JSON-RPC errors."""
+        scope = REQUEST_SCOPE.get() or RequestScope()
+        if not await self._authorise(request, scope):
+            return _failure(request, RequestFailure("credential_changed", None, True, None))
+        try:
+            response = await self._inner.handle_async_request(request)
+            return await self._checked(request, response)
+        except httpx2.TransportError as error:
+            never_sent = isinstance(error, _NEVER_SENT)
+            if request.headers.get("mcp-method") == "server/discover":
+                # An outage must not be taken for a server of the older protocol.
+                raise
+            return _failure(
+                request, RequestFailure("network", None, never_sent, type(error).__name__)
+            )
+        finally:
+            request.headers.pop("authorization", None)
+
+    async def aclose(self) -> None:
+        """Closes the wrapped transport."""
+        await self._inner.aclose()
+
+    async def _authorise(self, request: httpx2.Request, scope: RequestScope) -> bool:
+        request.headers.pop("authorization", None)
+        # A redirect's new place is not what was granted: it gets the request, never the credential.
+        if not self._is_exact(str(request.url)):
+            return True
+        answer = await self._credentials.fetch(str(self._target))
+        found = answer.credential_id if isinstance(answer, Credential) else None
+        if scope.approved is not None and scope.approved.credential != found:
+            return False
+        if isinstance(answer, Credential):
+            scope.used.append(answer.token)
+            request.headers["Authorization"] = f"Bearer {answer.token.reveal()}"
+        else:
+            scope.missing = answer.reason
+        return True
+
+    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        kind = response.headers.get("content-type", "").lower()
+        if response.status_code < 400 and not kind.startswith("application/json"):
+            return response
+        try:
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > limits.REPLY_BYTES:
+                    return _failure(
+                        request, RequestFailure("too_large", response.status_code, False, None)
+                    )
+        finally:
+            await response.aclose()
+        if response.status_code >= 400 and not _is_rpc_error(bytes(body)):
+            return _failure(request, RequestFailure("http", response.status_code, False, None))
+        headers = {
+            name: value
+            for name, value in response.headers.items()
+            if name.lower() not in ("content-encoding", "content-length", "transfer-encoding")
+        }
+        return httpx2.Response(
+            response.status_code, headers=headers, content=bytes(body), request=request
+        )
+
+
+def _is_rpc_error(body: bytes) -> bool:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and isinstance(value.get("error"), dict)
+
+
+def _failure(request: httpx2.Request, failure: RequestFailure) -> httpx2.Response:
+    status = failure.http_status if failure.http_status and failure.http_status >= 400 else 503
+    data = {"subako": "request_failure", **failure._asdict()}
+    error = {"code": REQUEST_ERROR_CODE, "message": failure.kind, "data": data}
+    return httpx2.Response(
+        status, request=request, json={"jsonrpc": "2.0", "id": None, "error": error}
+    )
