@@ -1,0 +1,1 @@
+"""Programs that run inside jails; they are mounted there as files and import nothing of ours."""
