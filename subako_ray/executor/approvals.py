@@ -40,12 +40,12 @@ def require_person(who: str) -> None:
     """Refuses everybody but a person: who makes calls may never decide.
 
     Args:
-        who: a principal such as `user:ada`, `engine` or `client:storefront`.
+        who: a principal such as `user:ada` or `uid:1000`, or a maker of calls such as `engine`.
 
     Raises:
         ExecutorError: `forbidden`.
     """
-    if not who.startswith("user:") or who == "user:":
+    if not who.startswith(("user:", "uid:")):
         raise ExecutorError("forbidden", f"`{who}` may make calls, not decide them")
 
 

@@ -65,8 +65,13 @@ class SourceUnavailableError(Exception):
 class Source(Protocol):
     """One grant's source of tools in one session."""
 
-    kind: Kind
-    name: str
+    @property
+    def kind(self) -> Kind:
+        """The grant's kind."""
+
+    @property
+    def name(self) -> str:
+        """The grant's name."""
 
     async def open(self) -> Listing:
         """Makes the source ready and lists its tools.

@@ -118,6 +118,14 @@ class CredentialTransport(httpx2.AsyncBaseTransport):
             scope.missing = answer.reason
         return True
 
+    def _is_exact(self, url: str) -> bool:
+        try:
+            asked = McpTarget.parse(url)
+        except TargetError:
+            return False
+        # HTTP has no empty path: a URL without one is asked for as `/`.
+        return asked == (self._target if self._target.path else replace(self._target, path="/"))
+
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         kind = response.headers.get("content-type", "").lower()
         if response.status_code < 400 and not kind.startswith("application/json"):

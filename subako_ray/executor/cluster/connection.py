@@ -1,0 +1,124 @@
+"""The driver's way into a Ray cluster: start one here or join one, and find Subako's actors."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from subako_ray.executor.cluster.actors import SandboxHostActor, SessionHostActor, VaultActor
+from subako_ray.executor.cluster.plain import Reply, value_of
+from subako_ray.executor.cluster.session_handle import SessionHandle
+from subako_ray.executor.errors import ExecutorError
+from subako_ray.executor.session_host import CreatedSession, SessionRequest
+from subako_ray.sandbox.spec import IsolationSettings
+
+NAMESPACE: Final = "subako"
+_OBJECT_STORE_BYTES: Final = 128 * 1024 * 1024
+_CALLS_AT_ONCE: Final = 10_000
+
+
+class Cluster:
+    """A connection to a Ray cluster and the actors of one state folder on it."""
+
+    def __init__(self, host: Any, vault: Any, sandboxes: Any, *, local: bool) -> None:
+        """Takes the actors' handles; use `connect`."""
+        self._host = host
+        self._vault = vault
+        self._sandboxes = sandboxes
+        self._local = local
+
+    @classmethod
+    async def connect(
+        cls, state: Path, settings: IsolationSettings, *, address: str | None = None
+    ) -> Cluster:
+        """Starts a cluster on this machine, or joins the one at `address`.
+
+        Args:
+            state: folder of the stores, on the node where the actors run.
+            settings: of the jails.
+            address: of a running cluster, e.g. `127.0.0.1:6379` or `auto`.
+
+        Raises:
+            ExecutorError: `internal` when the cluster cannot be reached or an actor cannot start.
+        """
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        try:
+            if address is None:
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    namespace=NAMESPACE,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            else:
+                ray.init(
+                    address=address,
+                    namespace=NAMESPACE,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+        except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
+            where = "start here" if address is None else f"be joined at `{address}`"
+            raise ExecutorError(
+                "internal",
+                f"Ray could not {where} ({type(error).__name__})",
+                "see `ray status`; a cluster's token is read from RAY_AUTH_TOKEN_PATH",
+            ) from None
+        # Whoever shares a cluster shares actors only when they share the state folder as well.
+        mark = hashlib.sha256(f"{state}\0{sorted(asdict(settings).items())}".encode()).hexdigest()[
+            :12
+        ]
+
+        def named(actor: Any, name: str) -> Any:
+            return actor.options(
+                name=f"{name}-{mark}",
+                namespace=NAMESPACE,
+                get_if_exists=True,
+                lifetime="detached",
+                max_concurrency=_CALLS_AT_ONCE,
+            )
+
+        vault = named(VaultActor, "vault").remote(str(state))
+        sandboxes = named(SandboxHostActor, "sandboxes").remote(settings)
+        host = named(SessionHostActor, "sessions").remote(str(state), settings, vault, sandboxes)
+        return cls(host, vault, sandboxes, local=address is None)
+
+    async def create_session(self, request: SessionRequest) -> SessionHandle:
+        """Makes a session.
+
+        Raises:
+            ExecutorError: see `SessionHost.create`.
+        """
+        try:
+            reply: Reply[CreatedSession] = await self._host.create.remote(request)
+        except RayActorError as error:
+            raise ExecutorError(
+                "internal", f"the session host did not start ({type(error).__name__})"
+            ) from None
+        return SessionHandle(self._host, value_of(reply))
+
+    @property
+    def log_folder(self) -> Path:
+        """Ray's own session folder on this machine, where its logs are."""
+        context = ray.get_runtime_context()
+        return Path(context.get_temp_dir()) / context.get_session_name()
+
+    async def close(self) -> None:
+        """Leaves the cluster; one that was started here ends, with every jail of it."""
+        if self._local:
+            for actor in (self._host, self._sandboxes):
+                try:
+                    await actor.close.remote()
+                except RayError:
+                    continue
+        ray.shutdown()
