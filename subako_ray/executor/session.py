@@ -19,7 +19,7 @@ from subako_ray.executor.source import Listing, Source, SourceUnavailableError
 from subako_ray.executor.sources.client import ClientDeadlines, ClientResult, ClientSource
 from subako_ray.schema.events import (
     CancelRequested,
-    CatalogueTool,
+    CatalogueChanged,
     ClientLeft,
     ClientRegistered,
     ClientToolDescriptor,
@@ -142,9 +142,9 @@ class Session:
         """What an engine of this session is shown."""
         return self._catalogue.offered()
 
-    def catalogue_tools(self) -> tuple[CatalogueTool, ...]:
+    def catalogue(self) -> CatalogueChanged:
         """The whole catalogue, denied tools included."""
-        return self._catalogue.event().tools
+        return self._catalogue.event()
 
     async def call(self, name: str, argument_text: str, requested_by: str) -> Outcome:
         """Makes one call and waits for its outcome.

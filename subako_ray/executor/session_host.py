@@ -35,7 +35,7 @@ from subako_ray.executor.sources.sandbox import SandboxSource
 from subako_ray.executor.sources.skill import SkillSource
 from subako_ray.sandbox.function import FunctionRunner
 from subako_ray.schema import limits
-from subako_ray.schema.events import CatalogueTool, Record
+from subako_ray.schema.events import CatalogueChanged, Record
 from subako_ray.schema.plan import (
     BuiltinPlanGrant,
     BundledSkill,
@@ -93,7 +93,7 @@ class CreatedSession:
 
     session_id: str
     clients: tuple[RegisteredClient, ...]
-    tools: tuple[CatalogueTool, ...]
+    catalogue: CatalogueChanged
 
 
 class SessionHost:
@@ -170,7 +170,7 @@ class SessionHost:
         clients = await session.open(sources, request.clients, request.vaults, request.principal)
         self._sessions[session_id] = session
         return CreatedSession(
-            session_id=session_id, clients=tuple(clients), tools=session.catalogue_tools()
+            session_id=session_id, clients=tuple(clients), catalogue=session.catalogue()
         )
 
     def session(self, session_id: str) -> Session:
