@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -36,3 +37,24 @@ class ToolDescriptor(BaseModel):
     input_schema: dict[str, object]
     output_schema: dict[str, object] | None = None
     annotations: dict[str, object] | None = None
+
+    @classmethod
+    def from_mcp(cls, tool: Mapping[str, object]) -> ToolDescriptor:
+        """Reads an entry of `tools/list`; keys that are not part of a descriptor are left out.
+
+        Raises:
+            pydantic.ValidationError: when it is no tool.
+        """
+        return cls.model_validate(
+            {ours: tool[theirs] for theirs, ours in _MCP_KEYS.items() if theirs in tool}
+        )
+
+
+_MCP_KEYS = {
+    "name": "name",
+    "title": "title",
+    "description": "description",
+    "inputSchema": "input_schema",
+    "outputSchema": "output_schema",
+    "annotations": "annotations",
+}
