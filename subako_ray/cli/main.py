@@ -1,4 +1,4 @@
-"""The command `subako`: finds the command named, loads its module, and turns its end into an exit code.
+"""The command `subako`: finds the command named, loads its module, returns its exit code.
 
 Only the module of the command called is imported, so `subako compile` never pays for Ray.
 """
