@@ -20,7 +20,11 @@ class VaultError(Exception):
 
 
 class RefusedError(VaultError):
-    """A name or a value breaks a rule, so it is not stored."""
+    """A name, or the number of them, breaks a rule."""
+
+
+class TokenRefusedError(VaultError):
+    """A token breaks a rule, so it is not stored."""
 
 
 class UnknownVaultError(VaultError):

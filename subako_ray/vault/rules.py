@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from subako_ray.schema.secret import Secret
-from subako_ray.vault.errors import RefusedError
+from subako_ray.vault.errors import RefusedError, TokenRefusedError
 
 TOKEN_BYTES: Final = 8 * 1024
 DISPLAY_NAME_CHARACTERS: Final = 200
@@ -50,20 +50,22 @@ def check_token(token: Secret) -> None:
     """Checks that a bearer token can be sent in one HTTP header as it is (RFC 9110, section 5.5).
 
     Raises:
-        RefusedError: it breaks a rule, which the message names.
+        TokenRefusedError: it breaks a rule, which the message names.
     """
     value = token.reveal()
     if not value:
-        raise RefusedError("the secret is empty")
+        raise TokenRefusedError("the secret is empty")
     if not value.strip():
-        raise RefusedError("the secret is blank")
+        raise TokenRefusedError("the secret is blank")
     if "\n" in value or "\r" in value:
-        raise RefusedError("the secret has a line break in it")
+        raise TokenRefusedError("the secret has a line break in it")
     if _CONTROL.search(value):
-        raise RefusedError("the secret has a control character")
+        raise TokenRefusedError("the secret has a control character")
     if max(value) > _LATIN_1_MAX:
-        raise RefusedError("the secret has a character outside Latin-1, which no header can carry")
+        raise TokenRefusedError(
+            "the secret has a character outside Latin-1, which no header can carry"
+        )
     if value != value.strip():
-        raise RefusedError("the secret begins or ends with a blank")
+        raise TokenRefusedError("the secret begins or ends with a blank")
     if len(value) > TOKEN_BYTES:
-        raise RefusedError(f"the secret has more than {TOKEN_BYTES} bytes")
+        raise TokenRefusedError(f"the secret has more than {TOKEN_BYTES} bytes")

@@ -53,6 +53,18 @@ class Vaults:
         """
         self._store = Store(state / FOLDER)
 
+    def check(self, vault: str, target: str, display_name: str | None = None) -> None:
+        """Checks what `add` is told beside the token, before anybody is asked for that.
+
+        Raises:
+            TargetError: the target is none.
+            RefusedError: a name breaks a rule.
+        """
+        check_vault_name(vault)
+        McpTarget.parse(target)
+        if display_name is not None:
+            check_display_name(display_name)
+
     def add(
         self,
         vault: str,
@@ -77,11 +89,9 @@ class Vaults:
             TargetError: the target is none.
             VaultError: names or token break a rule, the vault is another's, or it cannot be used.
         """
-        check_vault_name(vault)
+        self.check(vault, target, display_name)
         normal = str(McpTarget.parse(target))
         check_token(token)
-        if display_name is not None:
-            check_display_name(display_name)
         now = _now()
         with self._store.writing() as transaction:
             key, new_key = self._key_for_adding(transaction)
