@@ -281,7 +281,7 @@ def _cause(report: JailReport) -> str:
         case "killed":
             return "it was killed"
         case "jail_failed":
-            return "the jail could not be set up"
+            return report.detail or "the jail could not be set up"
         case "supervisor_lost":
             return "the process that supervises jails is gone"
         case _:
