@@ -1,0 +1,36 @@
+"""`compile.support`: compiling the example beside checking it with a general schema checker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figure import Figure, Sides
+
+ROOT: Final = Path(__file__).parents[1]
+VERSION: Final = ROOT / "examples" / "support" / "version.yaml"
+SCHEMA: Final = ROOT / "subako_ray" / "schema" / "version.schema.json"
+SCRIPTS: Final = Path(sys.executable).parent
+
+
+@contextmanager
+def sides() -> Iterator[Sides]:
+    """Both as the commands that a CI job runs, from start to exit."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder) / "plan.json"
+
+        def run(*command: str | Path) -> None:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+        yield Sides(
+            ours=lambda: run(SCRIPTS / "subako", "compile", VERSION, "-o", plan),
+            peer=lambda: run(SCRIPTS / "check-jsonschema", "--schemafile", SCHEMA, VERSION),
+        )
+
+
+FIGURE: Final = Figure(name="compile.support", limit=0.8, unit="ratio", runs=9, sides=sides)
