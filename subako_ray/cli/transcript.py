@@ -10,9 +10,10 @@ from subako_ray.schema.canonical import canonical_bytes
 from subako_ray.schema.outcome import LinkBlock, MediaBlock, Outcome, TextBlock
 from subako_ray.schema.printable import printable
 
-Style = Literal["heading", "plain", "good", "bad", "held", "dim"]
+Style = Literal["note", "heading", "plain", "good", "bad", "held", "dim"]
 
 _CODES: Final[dict[Style, str]] = {
+    "note": "\x1b[36m",
     "heading": "\x1b[1m",
     "plain": "",
     "good": "\x1b[32m",

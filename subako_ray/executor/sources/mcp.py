@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from functools import cache
@@ -28,6 +29,9 @@ from subako_ray.executor.sources.mcp_transport import (
 from subako_ray.schema import limits
 from subako_ray.schema.outcome import Outcome, ended
 from subako_ray.schema.target import McpTarget
+
+# The SDK logs what servers send, and a server may echo the token it was sent.
+logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 
 _TIMEOUT_CODE: Final = mcp_types.REQUEST_TIMEOUT
 _PAGES_MAX: Final = 100
@@ -221,6 +225,8 @@ class McpSource:
                 return f"the credential for `{self.name}` is not the one that was approved"
             case "network":
                 return f"server `{self.name}` cannot be reached ({failure.detail})"
+            case "bad_json":
+                return f"server `{self.name}` answered with no JSON message"
             case "too_large":
                 return f"server `{self.name}` answered with more than {limits.REPLY_BYTES} bytes"
         refused = f"server `{self.name}` answered with HTTP status {failure.http_status}"

@@ -49,7 +49,7 @@ class RequestFailure(NamedTuple):
 
     Attributes:
         http_status: the server's, when it answered at all.
-        kind: `http`, `network`, `credential_changed` or `too_large`.
+        kind: `http`, `network`, `bad_json`, `too_large` or `credential_changed`.
         never_sent: whether it is certain that the server did not get the request.
         detail: type of the network failure.
     """
@@ -140,8 +140,11 @@ class CredentialTransport(httpx2.AsyncBaseTransport):
                     )
         finally:
             await response.aclose()
-        if response.status_code >= 400 and not _is_rpc_error(bytes(body)):
+        message = _json_object(bytes(body))
+        if response.status_code >= 400 and not isinstance(message.get("error"), dict):
             return _failure(request, RequestFailure("http", response.status_code, False, None))
+        if body and not message:
+            return _failure(request, RequestFailure("bad_json", response.status_code, False, None))
         headers = {
             name: value
             for name, value in response.headers.items()
@@ -152,12 +155,13 @@ class CredentialTransport(httpx2.AsyncBaseTransport):
         )
 
 
-def _is_rpc_error(body: bytes) -> bool:
+def _json_object(body: bytes) -> dict[str, object]:
+    """Reads a JSON object; an empty one when the body is anything else."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and isinstance(value.get("error"), dict)
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _failure(request: httpx2.Request, failure: RequestFailure) -> httpx2.Response:
