@@ -19,7 +19,7 @@ environment:
 	@scripts/setup.sh --quiet-when-current
 
 demo: environment  ## compile the example and run its session on Ray, under a minute
-	@$(PYTHON_BIN) scripts/demo.py
+	@$(PYTHON_BIN) -m scripts.demo
 
 test: environment  ## all tests, on a real Ray, nsjail and MCP server
 	$(PYTHON_BIN) -m pytest $(ARGS)
@@ -29,11 +29,11 @@ check: environment  ## format, lint, types, import layers, generated files
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(PYTHON_BIN) scripts/generate.py --check
+	$(PYTHON_BIN) -m scripts.generate --check
 
 accept: environment  ## rewrite golden files, snapshots and generated files from what the code does now
 	SUBAKO_ACCEPT=1 $(PYTHON_BIN) -m pytest -q --snapshot-update $(ARGS)
-	$(PYTHON_BIN) scripts/generate.py
+	$(PYTHON_BIN) -m scripts.generate
 
 bench: environment  ## the project's figures beside their peers', one JSON line each
 	@$(PYTHON_BIN) -m benchmarks $(if $(ONLY),--only "$(ONLY)")
@@ -42,4 +42,4 @@ lock: environment  ## pin every package and its hashes (ARGS=--upgrade raises ve
 	@scripts/lock.sh $(ARGS)
 
 clean:  ## remove .venv and every cache
-	rm -rf .venv .set-up.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	rm -rf .venv .set-up.lock .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
