@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -145,7 +146,7 @@ def _write_tar(files: Iterable[BundleFile]) -> bytes:
 def _refuse_clashes(paths: list[str]) -> None:
     names = set(paths)
     if len(names) != len(paths):
-        twice = next(one for one, other in zip(paths, paths[1:], strict=False) if one == other)
+        twice = next(one for one, other in itertools.pairwise(paths) if one == other)
         raise BundleError(f"`{printable(twice)}` stands twice in it")
     for path in paths:
         parts = path.split("/")

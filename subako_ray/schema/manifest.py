@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from subako_ray.schema import limits
 from subako_ray.schema.names import Policy
@@ -124,6 +124,20 @@ class StoredSkill(ManifestPart):
     version: Annotated[LatestSkill | PinnedSkill, Field(discriminator="type")]
 
 
+def _skill_type(value: Any) -> str:
+    """Says which skill an entry means; the tags are the names of the classes."""
+    if isinstance(value, StoredSkill):
+        return "StoredSkill"
+    stored = isinstance(value, dict) and "skill_id" in value and "path" not in value
+    return "StoredSkill" if stored else "PathSkill"
+
+
+Skill = Annotated[
+    Annotated[PathSkill, Tag("PathSkill")] | Annotated[StoredSkill, Tag("StoredSkill")],
+    Discriminator(_skill_type),
+]
+
+
 class FunctionLimits(ManifestPart):
     """What one call of a function may use."""
 
@@ -183,19 +197,26 @@ class Approvals(ManifestPart):
     ]
 
 
+def _prompt_type(value: Any) -> str:
+    return "PromptTemplate" if isinstance(value, dict | PromptTemplate) else "str"
+
+
+SystemPrompt = Annotated[
+    Annotated[str, StringConstraints(max_length=limits.SYSTEM_PROMPT_CHARACTERS), Tag("str")]
+    | Annotated[PromptTemplate, Tag("PromptTemplate")],
+    Discriminator(_prompt_type),
+]
+
+
 class Manifest(ManifestPart):
     """What an agent may do: its model, its prompt and the grants its tools come from."""
 
     agent: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     model: Model
     model_provider_id: Uuid | None = None
-    system_prompt: (
-        Annotated[str, StringConstraints(max_length=limits.SYSTEM_PROMPT_CHARACTERS)]
-        | PromptTemplate
-        | None
-    ) = None
+    system_prompt: SystemPrompt | None = None
     mcp: list[McpGrant] | None = None
-    skills: list[PathSkill | StoredSkill] | None = None
+    skills: list[Skill] | None = None
     functions: list[FunctionGrant] | None = None
     sandboxes: list[SandboxGrant] | None = None
     builtins: list[Literal["ask_user", "session"]] | None = None
