@@ -32,8 +32,8 @@ check: environment  ## format, lint, types, import layers, generated files
 	$(PYTHON_BIN) -m scripts.generate --check
 
 accept: environment  ## rewrite golden files, snapshots and generated files from what the code does now
-	SUBAKO_ACCEPT=1 $(PYTHON_BIN) -m pytest -q --snapshot-update $(ARGS)
 	$(PYTHON_BIN) -m scripts.generate
+	SUBAKO_ACCEPT=1 $(PYTHON_BIN) -m pytest -q --snapshot-update $(ARGS)
 
 bench: environment  ## the project's figures beside their peers', one JSON line each
 	@$(PYTHON_BIN) -m benchmarks $(if $(ONLY),--only "$(ONLY)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from subako_ray.schema.manifest import json_schema
@@ -27,11 +27,11 @@ GENERATED: dict[str, Callable[[], str]] = {
 """Generated files and what writes them, by path below the checkout."""
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Writes or checks the files; 1 when one is out of date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when out of date")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     stale = []
     for name, make in GENERATED.items():
         path = ROOT / name
