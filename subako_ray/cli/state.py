@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from subako_ray.cli.main import CommandError, ExitCode
+from subako_ray.cli.command import CommandError, ExitCode
 
 
 def state_folder(argument: str | None) -> Path:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from subako_ray.cli.main import CommandError, ExitCode
+from subako_ray.cli.command import CommandError, ExitCode
 from subako_ray.cli.state import state_folder
 from subako_ray.schema.secret import Secret
 from subako_ray.schema.target import TargetError
