@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from subako_ray.cli.conductor import Conductor
 from subako_ray.cli.command import CommandError, ExitCode
+from subako_ray.cli.conductor import Conductor
 from subako_ray.cli.plan_input import PlanInput, read_plan_input
 from subako_ray.cli.script import Entry, read_script
 from subako_ray.cli.state import state_folder
@@ -222,7 +222,7 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
         if not isinstance(value, dict):
             raise CommandError(
                 f"the arguments of `--call {printable(name)}` are not a JSON object",
-                "write them like '{\"order_id\": \"A-1001\"}'",
+                'write them like \'{"order_id": "A-1001"}\'',
                 ExitCode.USAGE,
             )
         entries.append(Entry(call=name, arguments=value))

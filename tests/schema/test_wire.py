@@ -12,7 +12,7 @@ from subako_ray.schema import events
 from subako_ray.schema.outcome import LinkBlock, MediaBlock, Outcome, TextBlock
 from subako_ray.schema.wire import to_wire
 
-CALL = {"call_id": "call_1"}
+ID = "call_1"
 EXAMPLES: list[events.Event] = [
     events.SessionCreated(
         plan_digest="sha256:ab", agent="support", vaults=("acme",), principal="user:ada"
@@ -39,14 +39,14 @@ EXAMPLES: list[events.Event] = [
     ),
     events.ClientLeft(client_id="client_1", reason="departed"),
     events.CallRequested(
-        **CALL,
+        call_id=ID,
         name="mcp__orders__lookup",
         arguments={"n": 2**70},
         args_hash="sha256:ef",
         requested_by="engine",
     ),
     events.ApprovalRequested(
-        **CALL,
+        call_id=ID,
         server="mcp:orders",
         tool="lookup",
         arguments={},
@@ -55,20 +55,20 @@ EXAMPLES: list[events.Event] = [
         credential="cred_1",
         expires_at="2026-01-01T00:00:00.000Z",
     ),
-    events.ApprovalResolved(**CALL, decision="allow", resolved_by="user:ada"),
+    events.ApprovalResolved(call_id=ID, decision="allow", resolved_by="user:ada"),
     events.ApprovalResolved(
-        **CALL, decision="deny", deny_message="not today", resolved_by="user:ada"
+        call_id=ID, decision="deny", deny_message="not today", resolved_by="user:ada"
     ),
-    events.FormRequested(**CALL, message="Size?", form_schema={"type": "object"}),
-    events.FormRefused(**CALL, reason="`/size` is missing", answered_by="user:ada"),
-    events.FormResolved(**CALL, action="accept", content={"size": 1}, resolved_by="user:ada"),
-    events.CallIntended(**CALL, tool_version="sha256:cd"),
-    events.CallDispatched(**CALL, source="mcp:orders"),
-    events.ClientToolDispatched(**CALL, client_id="client_1", tool="show", arguments={}),
-    events.ClientToolAcked(**CALL, client_id="client_1"),
-    events.ClientToolFailed(**CALL, client_id="client_1", reason="ack_timeout"),
+    events.FormRequested(call_id=ID, message="Size?", form_schema={"type": "object"}),
+    events.FormRefused(call_id=ID, reason="`/size` is missing", answered_by="user:ada"),
+    events.FormResolved(call_id=ID, action="accept", content={"size": 1}, resolved_by="user:ada"),
+    events.CallIntended(call_id=ID, tool_version="sha256:cd"),
+    events.CallDispatched(call_id=ID, source="mcp:orders"),
+    events.ClientToolDispatched(call_id=ID, client_id="client_1", tool="show", arguments={}),
+    events.ClientToolAcked(call_id=ID, client_id="client_1"),
+    events.ClientToolFailed(call_id=ID, client_id="client_1", reason="ack_timeout"),
     events.CallEnded(
-        **CALL,
+        call_id=ID,
         outcome=Outcome(
             status="succeeded",
             content=(
