@@ -1,0 +1,192 @@
+"""The jailer's work: takes requests for jails from its worker, and watches the jails."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Final
+
+from subako_ray.sandbox.config import nsjail_config
+from subako_ray.sandbox.handover import STARTED, Refusal, decode_spec, encode_refusal
+from subako_ray.sandbox.host import Host
+from subako_ray.sandbox.jail import Jail
+from subako_ray.sandbox.poller import Poller
+from subako_ray.sandbox.spawn import Spawned, spawn
+from subako_ray.sandbox.spec import BindMount, JailSpec, JailUnavailable
+from subako_ray.sandbox.stage import StagedSource
+
+REQUEST_DESCRIPTORS: Final = 4
+"""The lease, the jail's standard input and output, and a file that holds its specification."""
+
+CLOSING_SECONDS: Final = 4.0
+
+
+class Supervisor:
+    """Serves one worker until its socket closes, which ends every jail."""
+
+    def __init__(self, control: socket.socket, host: Host) -> None:
+        self._control = control
+        self._host = host
+        self._jails: dict[int, Jail] = {}
+        self._poller = Poller(self._reap)
+        self._closing: float | None = None
+        control.setblocking(False)
+        self._poller.watch(control.fileno(), self._on_control)
+
+    def run(self) -> None:
+        """Returns when the worker is gone and nothing is left of its jails, or after a while."""
+        while self._closing is None or (self._jails and time.monotonic() < self._closing):
+            now = time.monotonic()
+            for jail in list(self._jails.values()):
+                if jail.wake is not None and jail.wake <= now:
+                    jail.on_time(now)
+            self._jails = {pid: jail for pid, jail in self._jails.items() if jail.state != "gone"}
+            wakes = [jail.wake for jail in self._jails.values() if jail.wake is not None]
+            if self._closing is not None:
+                wakes.append(self._closing)
+                if not self._jails:
+                    break
+            self._poller.wait(min(wakes) - time.monotonic() if wakes else None)
+        self._host.close()
+
+    def _on_control(self) -> None:
+        try:
+            data, descriptors = _receive(self._control)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data, descriptors = b"", []
+        if not data:
+            self._poller.forget(self._control.fileno())
+            self._closing = time.monotonic() + CLOSING_SECONDS
+            for jail in list(self._jails.values()):
+                jail.stop("killed")
+            return
+        if len(descriptors) != REQUEST_DESCRIPTORS:
+            # Too few when this process has no room for more; the closed lease tells the worker.
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        lease = socket.socket(fileno=descriptors[0])
+        try:
+            self._start(lease, *descriptors[1:])
+        except JailUnavailable as refused:
+            refusal = Refusal(message=refused.message, help_text=refused.help_text)
+            with contextlib.suppress(OSError):
+                lease.send(encode_refusal(refusal), socket.MSG_DONTWAIT)
+            lease.close()
+        finally:
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+
+    def _start(self, lease: socket.socket, stdin: int, stdout: int, specification: int) -> None:
+        # nsjail is started first: it links its libraries while the rest is made ready.
+        try:
+            spawned = spawn(self._host.nsjail, stdin=stdin, stdout=stdout)
+        except OSError as error:
+            raise JailUnavailable(
+                f"nsjail cannot be started: {error.strerror}",
+                "free memory or raise the limits of processes and open files of this service",
+            ) from error
+        try:
+            spec = decode_spec(_read_all(specification))
+            sources = self._show_sources(spec)
+            config = json.dumps(nsjail_config(spec, self._host.facts, sources)).encode()
+            leaf = self._host.leaf(spec.limits.memory_bytes, spec.limits.processes)
+            if leaf is not None:
+                leaf.add(spawned.process_id)
+        except (JailUnavailable, OSError) as error:
+            self._discard(spawned)
+            if isinstance(error, JailUnavailable):
+                raise
+            raise JailUnavailable(
+                f"the jail's cgroup cannot be made: {error.strerror}", "run `subako doctor`"
+            ) from error
+        lease.setblocking(False)
+        with contextlib.suppress(OSError):
+            lease.send(STARTED)
+        jail = Jail(
+            lease=lease,
+            spawned=spawned,
+            leaf=leaf,
+            limits=spec.limits,
+            unenforced=self._host.unenforced,
+            poller=self._poller,
+            reap=self._reap,
+        )
+        self._jails[spawned.process_id] = jail
+        jail.configure(config)
+        self._host.stage.trim()
+
+    def _show_sources(self, spec: JailSpec) -> dict[Path, StagedSource]:
+        shown: dict[Path, StagedSource] = {}
+        for mount in spec.mounts:
+            if isinstance(mount, BindMount):
+                try:
+                    shown[mount.source] = self._host.stage.show(mount.source)
+                except OSError as error:
+                    raise JailUnavailable(
+                        f"`{mount.source}` cannot be shown in a jail: {error.strerror or error}",
+                        "check that it exists, that this user can read it, and that no other file "
+                        "system is mounted below it",
+                    ) from error
+        return shown
+
+    def _discard(self, spawned: Spawned) -> None:
+        os.killpg(spawned.process_id, signal.SIGKILL)
+        for descriptor in (spawned.config, spawned.log, spawned.stderr):
+            os.close(descriptor)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process_id, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process_id == 0:
+                return
+            jail = self._jails.get(process_id)
+            if jail is not None:
+                self._kill_orphans()
+                jail.on_reaped()
+
+    def _kill_orphans(self) -> None:
+        """Kills what nsjail left: its orphans become children of this process."""
+        for process_id in _children() - self._jails.keys():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
+
+
+def _children() -> set[int]:
+    with contextlib.suppress(FileNotFoundError):
+        return set(map(int, Path("/proc/thread-self/children").read_text().split()))
+    return set()
+
+
+def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
+    """Receives one message and its descriptors, closed on exec from the first moment."""
+    room = array.array("i", [0] * REQUEST_DESCRIPTORS)
+    data, ancillary, _, _ = control.recvmsg(
+        64, socket.CMSG_SPACE(len(room) * room.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    received = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            received.frombytes(content[: len(content) - len(content) % received.itemsize])
+    return data, received.tolist()
+
+
+def _read_all(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    parts: list[bytes] = []
+    offset = 0
+    while offset < size and (part := os.pread(descriptor, size - offset, offset)):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
