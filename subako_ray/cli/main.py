@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: Command, arguments: Sequence[str]) -> int:
     try:
-        parsed = parser_for(command).parse_args(arguments[1:])
+        parsed = parser_for(command).parse_args(arguments)
         return command.load().run(parsed)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in CLUSTER_MODULES:
