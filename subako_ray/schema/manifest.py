@@ -12,26 +12,25 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from subako_ray.schema import limits
-from subako_ray.schema.names import Policy
+from subako_ray.schema.names import GRANT_NAME_PATTERN, Policy
 
 SCHEMA_ID: Final = "https://subako.example/schema/version.schema.json"
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
+UUID_PATTERN: Final = (
+    r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+)
+
 GrantName = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z0-9-]{1,32}$"),
+    StringConstraints(pattern=GRANT_NAME_PATTERN),
     Field(description="Lower-case letters, digits and hyphens, 1 to 32 of them."),
 ]
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 ToolName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 RelativePath = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-Release = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
-Uuid = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-    ),
-]
+Release = Annotated[str, StringConstraints(pattern=GRANT_NAME_PATTERN)]
+Uuid = Annotated[str, StringConstraints(pattern=UUID_PATTERN)]
 PositiveInteger = Annotated[int, Field(ge=1, strict=True)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 

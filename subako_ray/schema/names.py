@@ -17,8 +17,9 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 STRICTNESS: dict[Policy, int] = {"allow": 0, "require_approval": 1, "deny": 2}
 
 SEPARATOR = "__"
-GRANT_NAME_PATTERN = r"^[a-z0-9-]{1,32}\Z"
-"""For documentation and messages; matching uses `is_grant_name`."""
+GRANT_NAME_PATTERN = r"^[a-z0-9-]{1,32}$"
+"""As JSON Schema and pydantic have it, where `$` is the end of the text alone. Python's `re` would
+let a newline pass: in code, matching uses `is_grant_name`."""
 
 RESERVED_GRANT_NAMES = frozenset({"parent"})
 BUILTIN_NAMES = ("ask_user", "session")

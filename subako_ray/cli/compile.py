@@ -1,0 +1,136 @@
+"""`subako compile`: a version manifest to a tool plan, or what is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from subako_ray.cli.atomic_file import check_replaceable, write_atomically
+from subako_ray.cli.colour import COLOURS, wants_colour
+from subako_ray.cli.main import CommandError, ExitCode
+from subako_ray.compiler import (
+    FORMATS,
+    CompiledVersion,
+    FolderError,
+    Report,
+    compile_version,
+    render,
+)
+from subako_ray.schema.names import POLICIES
+from subako_ray.schema.plan import Plan
+from subako_ray.schema.printable import printable
+
+BUNDLES_FOLDER = "bundles"
+
+EXAMPLES = """\
+examples:
+  subako compile version.yaml                        # the plan to standard output
+  subako compile version.yaml -o build/plan.json     # with its bundles in build/bundles
+  subako compile agents/support.yaml --root .        # may use files of the whole checkout
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("version", metavar="VERSION", type=Path, help="the manifest, YAML or JSON")
+    parser.add_argument("-o", "--output", metavar="PLAN", type=Path, help="write the plan here")
+    parser.add_argument(
+        "--bundles",
+        metavar="DIR",
+        type=Path,
+        help=f"write bundles here (default: `{BUNDLES_FOLDER}` beside PLAN)",
+    )
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        type=Path,
+        help="the folder that every file must be in (default: the manifest's)",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="full", help="how problems are written"
+    )
+    parser.add_argument(
+        "--color", choices=COLOURS, default="auto", help="colours in the format `full`"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compiles and returns the exit code."""
+    outcome = compile_or_fail(arguments.version, arguments.root)
+    match outcome:
+        case Report():
+            colour = wants_colour(arguments.color, sys.stderr)
+            sys.stderr.write(render(outcome, arguments.format, colour=colour))
+            return ExitCode.PROBLEMS
+        case CompiledVersion():
+            _write(outcome, arguments.output, arguments.bundles)
+            return ExitCode.CLEAN
+
+
+def compile_or_fail(version: Path, root: Path | None) -> CompiledVersion | Report:
+    """Compiles a manifest that was named on the command line.
+
+    Raises:
+        CommandError: the manifest cannot be read, or the host fails.
+    """
+    try:
+        return compile_version(version, root)
+    except FolderError as error:
+        raise CommandError(_refusal(error, version, root), code=ExitCode.USAGE) from None
+    except OSError as error:
+        name = printable(os.fspath(error.filename or version))
+        raise CommandError(f"`{name}` cannot be read: {os.strerror(error.errno or 0)}") from None
+
+
+def _refusal(error: FolderError, version: Path, root: Path | None) -> str:
+    name = printable(os.fspath(version))
+    match error.refusal:
+        case "missing":
+            return f"`{name}` does not exist"
+        case "outside":
+            return f"`{name}` is not below the root `{printable(os.fspath(root or ''))}`"
+        case "link":
+            return f"`{printable(error.path)}` is a link, and links are not followed"
+        case "not_a_folder":
+            return f"`{printable(error.path)}` is not a folder"
+        case "not_a_file":
+            return f"`{name}` is not a regular file"
+        case "too_large":
+            return f"`{name}` is too large"
+
+
+def _write(compiled: CompiledVersion, output: Path | None, bundles: Path | None) -> None:
+    if output is not None:
+        check_replaceable(output)
+        bundles = bundles or output.parent / BUNDLES_FOLDER
+    if bundles is not None:
+        _write_bundles(compiled.bundles, bundles)
+    # The plan comes last: whoever sees it finds its bundles there.
+    if output is None:
+        sys.stdout.buffer.write(compiled.plan.to_bytes())
+        sys.stdout.buffer.flush()
+        return
+    write_atomically(output, compiled.plan.to_bytes())
+    print(f"{printable(os.fspath(output))}: {summary(compiled.plan)}", file=sys.stderr)
+
+
+def _write_bundles(bundles: Mapping[str, bytes], folder: Path) -> None:
+    for digest, data in bundles.items():
+        write_atomically(
+            folder / f"{digest.removeprefix('sha256:')}.tar.gz", data, make_folder=True
+        )
+
+
+def summary(plan: Plan) -> str:
+    """Says in one line what a plan holds: tools by policy, bundles, digest."""
+    policies = Counter(tool.policy for grant in plan.grants for tool in grant.tools)
+    counts = [f"{policies[policy]} {policy}" for policy in POLICIES if policies[policy]]
+    total = policies.total()
+    tools = f"{total} {'tool' if total == 1 else 'tools'}"
+    listed = f" ({', '.join(counts)})" if counts else ""
+    return f"{tools}{listed}, {plan.digest}"
