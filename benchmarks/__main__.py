@@ -9,10 +9,10 @@ import argparse
 import json
 import sys
 
-from benchmarks import compile_support, kit_start
+from benchmarks import call_function, compile_support, kit_start
 from benchmarks.figure import Figure, Measured, measure
 
-FIGURES: tuple[Figure, ...] = (compile_support.FIGURE, kit_start.FIGURE)
+FIGURES: tuple[Figure, ...] = (compile_support.FIGURE, call_function.FIGURE, kit_start.FIGURE)
 
 
 def row(measured: Measured) -> str:
