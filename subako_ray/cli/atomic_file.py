@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from subako_ray.cli.main import CommandError
+from subako_ray.cli.command import CommandError
 from subako_ray.schema.printable import printable
 
 

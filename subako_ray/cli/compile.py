@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from subako_ray.cli.atomic_file import check_replaceable, write_atomically
-from subako_ray.cli.colour import COLOURS, wants_colour
-from subako_ray.cli.main import CommandError, ExitCode
+from subako_ray.cli.colour import COLOURS, Colour, wants_colour
+from subako_ray.cli.command import CommandError, ExitCode
 from subako_ray.compiler import (
     FORMATS,
     CompiledVersion,
     FolderError,
+    Format,
     Report,
     compile_version,
     render,
@@ -61,33 +62,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compiles and returns the exit code."""
-    outcome = compile_or_fail(arguments.version, arguments.root)
-    match outcome:
-        case Report():
-            colour = wants_colour(arguments.color, sys.stderr)
-            sys.stderr.write(render(outcome, arguments.format, colour=colour))
-            return ExitCode.PROBLEMS
-        case CompiledVersion():
-            _write(outcome, arguments.output, arguments.bundles)
-            return ExitCode.CLEAN
+    compiled = compile_or_print(
+        arguments.version, arguments.root, output=arguments.format, colour=arguments.color
+    )
+    if compiled is None:
+        return ExitCode.PROBLEMS
+    _write(compiled, arguments.output, arguments.bundles)
+    return ExitCode.CLEAN
 
 
-def compile_or_fail(version: Path, root: Path | None) -> CompiledVersion | Report:
+def compile_or_print(
+    version: Path,
+    root: Path | str | None,
+    *,
+    output: Format = "full",
+    colour: Colour = "auto",
+) -> CompiledVersion | None:
     """Compiles a manifest that was named on the command line.
+
+    Returns:
+        None when it has problems, which were printed to standard error.
 
     Raises:
         CommandError: the manifest cannot be read, or the host fails.
     """
     try:
-        return compile_version(version, root)
+        compiled = compile_version(version, root)
     except FolderError as error:
         raise CommandError(_refusal(error, version, root), code=ExitCode.USAGE) from None
     except OSError as error:
         name = printable(os.fspath(error.filename or version))
         raise CommandError(f"`{name}` cannot be read: {os.strerror(error.errno or 0)}") from None
+    match compiled:
+        case CompiledVersion():
+            return compiled
+        case Report():
+            text = render(compiled, output, colour=wants_colour(colour, sys.stderr))
+            sys.stderr.write(text)
+            return None
 
 
-def _refusal(error: FolderError, version: Path, root: Path | None) -> str:
+def _refusal(error: FolderError, version: Path, root: Path | str | None) -> str:
     name = printable(os.fspath(version))
     match error.refusal:
         case "missing":
@@ -121,9 +136,12 @@ def _write(compiled: CompiledVersion, output: Path | None, bundles: Path | None)
 
 def _write_bundles(bundles: Mapping[str, bytes], folder: Path) -> None:
     for digest, data in bundles.items():
-        write_atomically(
-            folder / f"{digest.removeprefix('sha256:')}.tar.gz", data, make_folder=True
-        )
+        write_atomically(folder / bundle_file(digest), data, make_folder=True)
+
+
+def bundle_file(digest: str) -> str:
+    """Returns the name of a bundle's file in a folder of bundles."""
+    return f"{digest.removeprefix('sha256:')}.tar.gz"
 
 
 def summary(plan: Plan) -> str:

@@ -33,7 +33,13 @@ def check_credentials(source: Source, tree: Node | None) -> Found:
         hidden = [secret for secret in source.secrets if claim.secret.covers(secret)]
         # A value that only shows its credential when decoded is hidden as a whole.
         secrets += [] if hidden and not claim.whole else [claim.secret]
-    diagnostics = {claim.place: _diagnostic(claim.message, claim.place) for claim in claims}
+    whole = [claim for claim in claims if claim.whole]
+    diagnostics = {
+        claim.place: _diagnostic(claim.message, claim.place)
+        for claim in claims
+        # What a forbidden key holds is one mistake with the key.
+        if not any(other.secret.covers(claim.place) for other in whole)
+    }
     for shape in shapes(source.text):
         span = source.span(shape.start, shape.end)
         if not any(span.overlaps(claim.secret) for claim in claims):

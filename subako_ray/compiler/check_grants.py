@@ -39,15 +39,15 @@ def check_grants(tree: Node) -> Iterator[Diagnostic]:
     """Yields what is wrong with names, tool lists and URLs."""
     for group in GRANT_LISTS:
         named = [grant.node.get("name") for grant in grants(tree) if grant.group == group]
-        yield from _unique(named, "duplicate-grant-name", f"`{group}` has two grants named")
+        yield from _unique(named, "duplicate-grant-name", f"`{group}` has two grants named {{}}")
         yield from _unreserved(named)
     if isinstance(tree, Mapping):
         builtins = items(tree.get("builtins"))
-        yield from _unique(builtins, "duplicate-grant-name", "`builtins` lists twice")
+        yield from _unique(builtins, "duplicate-grant-name", "`builtins` lists {} twice")
     for grant in grants(tree):
         tools = items(grant.node.get("tools"))
         named = [tool.get("name") for tool in tools if isinstance(tool, Mapping)]
-        yield from _unique(named, "duplicate-tool", "`tools` has two policies for")
+        yield from _unique(named, "duplicate-tool", "`tools` has two policies for {}")
         yield from _check_urls(grant)
 
 
@@ -62,7 +62,7 @@ def _unique(
         if name in first:
             yield problem(
                 rule,
-                f"{what} {quoted(name)}",
+                what.format(quoted(name)),
                 node.span,
                 "second",
                 secondary=(Label(span=first[name].span, text="first"),),

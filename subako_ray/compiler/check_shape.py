@@ -55,22 +55,42 @@ def check_shape(model: type[ModelT], tree: Node, whole: str) -> Checked[ModelT]:
         return Checked(model.model_validate(to_data(tree), strict=True), [])
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
+    errors = [
+        _Error(
+            place=locate(model, tree, one["loc"]),
+            kind=one["type"],
+            context=one.get("ctx", {}),
+            last=str(one["loc"][-1]) if one["loc"] else "",
+        )
+        for one in found
+    ]
+    misspelt = {
+        (error.place.route[:-1], _meant(error.place))
+        for error in errors
+        if error.kind == "extra_forbidden"
+    }
     return Checked(
         None,
         [
-            _explain(
-                locate(model, tree, one["loc"]),
-                one["type"],
-                one.get("ctx", {}),
-                str(one["loc"][-1]) if one["loc"] else "",
-                whole,
-            )
-            for one in found
+            _explain(error, whole)
+            for error in errors
+            # A key that is missing because it is misspelt is one mistake.
+            if error.kind != "missing" or (error.place.route, error.last) not in misspelt
         ],
     )
 
 
-def _explain(place: Place, kind: str, context: dict[str, Any], last: str, whole: str) -> Diagnostic:
+class _Error(NamedTuple):
+    """One error of pydantic's: where, its type and context, and the last step of its location."""
+
+    place: Place
+    kind: str
+    context: dict[str, Any]
+    last: str
+
+
+def _explain(error: _Error, whole: str) -> Diagnostic:
+    place, kind, context, last = error
     name = describe(place, whole)
     match kind:
         case "extra_forbidden":
@@ -109,12 +129,19 @@ def _measure(kind: str, context: dict[str, Any], name: str, node: Node) -> str:
             return f"{name} cannot be {what_is(node)}"
 
 
+def _meant(place: Place) -> str | None:
+    """The key that an unknown one was meant to be."""
+    if place.entry is None or place.owner is None:
+        return None
+    return nearest(place.entry.name, place.owner.model_fields)
+
+
 def _unknown_key(place: Place, whole: str) -> Diagnostic:
     if place.entry is None or place.owner is None:
         raise TypeError("an unknown key has an entry and a mapping it is in")
     name, span = place.entry.name, place.entry.key
     known = list(place.owner.model_fields)
-    guess = nearest(name, known)
+    guess = _meant(place)
     fix = None
     if {"path", "skill_id"} <= place.siblings:
         help_text = "keep `path` alone, or `skill_id` with `version`"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from subako_ray.compiler.check_credentials import check_credentials
-from subako_ray.compiler.diagnostic import Diagnostic, Report, in_order
+from subako_ray.compiler.diagnostic import Diagnostic, Report, report_of
 from subako_ray.compiler.folder import Folder, below
 from subako_ray.compiler.source import Source, Span
 from subako_ray.compiler.tree import Node
@@ -60,4 +60,4 @@ class Compilation:
             if one.rule == "credential-in-manifest"
             or not any(place.covers(one.primary.span) for place in credentials)
         ]
-        return Report(diagnostics=in_order(kept), sources=dict(self.sources))
+        return report_of(kept, self.sources)

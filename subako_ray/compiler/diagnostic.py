@@ -58,10 +58,14 @@ class Report:
     sources: Mapping[str, Source]
 
 
-def in_order(diagnostics: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sorts by place, then rule, and leaves out what says the same of the same place."""
-    unique = {(one.primary.span, one.rule, one.message): one for one in diagnostics}
-    return tuple(unique[key] for key in sorted(unique))
+def report_of(diagnostics: list[Diagnostic], sources: Mapping[str, Source]) -> Report:
+    """Makes a report: in the order of the sources, then by place, each thing said once."""
+    rank = {path: number for number, path in enumerate(sources)}
+    unique = {
+        (rank[one.primary.span.path], one.primary.span, one.rule, one.message): one
+        for one in diagnostics
+    }
+    return Report(diagnostics=tuple(unique[key] for key in sorted(unique)), sources=dict(sources))
 
 
 def problem(

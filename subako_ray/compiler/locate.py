@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
 from subako_ray.compiler.tree import Entry, Mapping, Node, Route, step, string
+from subako_ray.compiler.wording import quoted
+
+_GRANTS: Final = frozenset({"mcp", "skills", "functions", "sandboxes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,10 @@ def describe(place: Place, whole: str) -> str:
         node = (*place.parents, place.node)[depth]
         group = place.route[depth - 2] if depth > 1 else whole
         name = string(node.get("name")) if isinstance(node, Mapping) else None
-        return f"item {key + 1} of `{group}`" if name is None else f"`{group}` item `{name[:64]}`"
+        if name is None:
+            return f"item {key + 1} of `{group}`"
+        noun = "grant" if group in _GRANTS else "item"
+        return f"the `{group}` {noun} {quoted(name)}"
     return whole
 
 

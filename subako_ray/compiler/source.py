@@ -37,7 +37,7 @@ class Position(NamedTuple):
 class Source:
     """One text and its path below the root, as it is shown.
 
-    `secrets` are the places that no output may show.
+    `secrets` are the places that no output may show, in order and apart.
     """
 
     path: str
@@ -72,4 +72,10 @@ class Source:
 
     def hiding(self, secrets: tuple[Span, ...]) -> Source:
         """Returns the source with more places hidden."""
-        return replace(self, secrets=tuple(sorted({*self.secrets, *secrets})))
+        merged: list[Span] = []
+        for span in sorted({*self.secrets, *secrets}):
+            if merged and span.start <= merged[-1].end:
+                merged[-1] = merged[-1]._replace(end=max(merged[-1].end, span.end))
+            else:
+                merged.append(span)
+        return replace(self, secrets=tuple(merged))

@@ -44,6 +44,8 @@ class _Writer:
         for path in dict.fromkeys(label.span.path for label in labels):
             here = [label for label in labels if label.span.path == path]
             lines += self._source_lines(self._sources[path], here, one.primary, margin)
+        if one.notes or one.help is not None:
+            lines.append(f"{' ' * margin} {self._paint('|', 'frame')}")
         frame = self._paint("=", "frame")
         for kind, texts in (("note", one.notes), ("help", () if one.help is None else (one.help,))):
             lines += [
@@ -60,7 +62,8 @@ class _Writer:
         arrow = "-->" if first is primary else ":::"
         bar = self._paint("|", "frame")
         place = f"{self._safe(source.path)}:{line}:{column}"
-        lines = [
+        lines = [] if first is primary else [f"{' ' * margin} {bar}"]
+        lines += [
             f"{' ' * margin}{self._paint(arrow, 'frame')} {place}",
             f"{' ' * margin} {bar}",
         ]
@@ -79,7 +82,6 @@ class _Writer:
                 shown = number
             text = f"{mark * (part.end - part.start)} {self._safe(label.text)}".rstrip()
             lines.append(f"{' ' * margin} {bar} {' ' * part.start}{self._paint(text, tone)}")
-        lines.append(f"{' ' * margin} {bar}")
         return lines
 
     def _line(self, label: Label) -> int:
