@@ -10,11 +10,11 @@ import contextlib
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.command import run_quietly
 from subako_ray.sandbox import kernel
 from subako_ray.sandbox.binary import locate_nsjail
 from subako_ray.sandbox.config import nsjail_config
@@ -62,18 +62,8 @@ def main() -> None:
     with contextlib.closing(host), tempfile.NamedTemporaryFile("w", suffix=".json") as config:
         json.dump(configuration(host, function_jail(folder)), config)
         config.flush()
-        command = [str(nsjail), "--config", config.name]
         for _ in sys.stdin:
-            done = subprocess.run(
-                command,
-                check=False,
-                env={},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-            )
-            if done.returncode != 0:
-                sys.exit(done.stderr.decode(errors="replace"))
+            run_quietly(nsjail, "--config", config.name, environment={})
             print("done", flush=True)
 
 

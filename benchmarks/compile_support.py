@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from benchmarks.command import run_quietly
 from benchmarks.figure import Figure, Sides
 
 ROOT: Final = Path(__file__).parents[1]
@@ -23,13 +23,9 @@ def sides() -> Iterator[Sides]:
     """Both as the commands that a CI job runs, from start to exit."""
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-
-        def run(*command: str | Path) -> None:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
         yield Sides(
-            ours=lambda: run(SCRIPTS / "subako", "compile", VERSION, "-o", plan),
-            peer=lambda: run(SCRIPTS / "check-jsonschema", "--schemafile", SCHEMA, VERSION),
+            ours=lambda: run_quietly(SCRIPTS / "subako", "compile", VERSION, "-o", plan),
+            peer=lambda: run_quietly(SCRIPTS / "check-jsonschema", "--schemafile", SCHEMA, VERSION),
         )
 
 
