@@ -86,13 +86,7 @@ def compile_or_print(
     Raises:
         CommandError: the manifest cannot be read, or the host fails.
     """
-    try:
-        compiled = compile_version(version, root)
-    except FolderError as error:
-        raise CommandError(_refusal(error, version, root), code=ExitCode.USAGE) from None
-    except OSError as error:
-        name = printable(os.fspath(error.filename or version))
-        raise CommandError(f"`{name}` cannot be read: {os.strerror(error.errno or 0)}") from None
+    compiled = compile_or_fail(version, root)
     match compiled:
         case CompiledVersion():
             return compiled
@@ -100,6 +94,21 @@ def compile_or_print(
             text = render(compiled, output, colour=wants_colour(colour, sys.stderr))
             sys.stderr.write(text)
             return None
+
+
+def compile_or_fail(version: Path, root: Path | str | None) -> CompiledVersion | Report:
+    """Compiles a manifest that was named on the command line.
+
+    Raises:
+        CommandError: the manifest cannot be read, or the host fails.
+    """
+    try:
+        return compile_version(version, root)
+    except FolderError as error:
+        raise CommandError(_refusal(error, version, root), code=ExitCode.USAGE) from None
+    except OSError as error:
+        name = printable(os.fspath(error.filename or version))
+        raise CommandError(f"`{name}` cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
 def _refusal(error: FolderError, version: Path, root: Path | str | None) -> str:
