@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ SCRIPTS: Final = Path(sys.executable).parent
 @contextmanager
 def sides() -> Iterator[Sides]:
     """Both as the commands that a CI job runs, from start to exit."""
+    # Installing a wheel makes its byte code; an editable checkout may be without, or not allowed to
+    # write it (PYTHONDONTWRITEBYTECODE). The peer was installed.
+    compileall.compile_dir(ROOT / "subako_ray", quiet=2)
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
         yield Sides(
