@@ -157,10 +157,9 @@ class Cgroups:
         tried: list[str] = []
         for version, places in _places(own, mounts, tried):
             try:
-                families = tuple(_make_family(place, version) for place in places)
-                for family in families:
-                    _clear_dead(family, version)
-                return cls(version, *_take_folders(families, version))
+                for place in places:
+                    _clear_dead(_make_family(place, version), version)
+                return cls(version, *_take_folders(places, version))
             except (OSError, CgroupUnavailable) as error:
                 reason = error.strerror if isinstance(error, OSError) else error.message
                 tried.append(f"cgroup{version} {places[0]}: {reason}")
@@ -187,8 +186,10 @@ class Cgroups:
     def close(self) -> None:
         """Removes this jailer's folders, as far as they are empty, and unlocks them."""
         for folder in self.folders:
+            # The family goes with the last jailer's folder.
             with contextlib.suppress(OSError):
                 folder.rmdir()
+                folder.parent.rmdir()
         for lock in self._locks:
             os.close(lock)
 
@@ -273,11 +274,11 @@ def _delegate(folder: Path) -> None:
 
 
 def _take_folders(
-    families: tuple[Path, ...], version: int
+    places: tuple[Path, ...], version: int
 ) -> tuple[tuple[Path, ...], tuple[int, ...]]:
     for _ in range(TAKING_ATTEMPTS):
         name = secrets.token_hex(8)
-        folders = tuple(family / name for family in families)
+        folders = tuple(_make_family(place, version) / name for place in places)
         locks: list[int] = []
         try:
             for folder in folders:
@@ -288,7 +289,8 @@ def _take_folders(
                     _delegate(folder)
         except FileNotFoundError:
             pass
-        # Until it was locked, another jailer may have taken a folder for a dead one's.
+        # Another jailer may have removed the family with its own folder, or, until it was locked,
+        # have taken ours for a dead one's.
         if len(locks) == len(folders) and all(folder.exists() for folder in folders):
             return folders, tuple(locks)
         for lock in locks:

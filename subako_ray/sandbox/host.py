@@ -93,19 +93,25 @@ def discover(nsjail: Path, limits: LimitsMode, found: Callable[[Finding], None])
     try:
         stage = _make_stage()
         found(Finding(name="mounts", state="ok", detail="private, read-only, without submounts"))
-        facts = _facts(stage)
+        facts = base_facts(stage)
         found(Finding(name="interpreter", state="ok", detail=_interpreter_detail(facts)))
-        cgroups = _find_cgroups(limits, found)
+        cgroups, memory = _find_cgroups(limits)
         host = Host(
             nsjail=nsjail,
             facts=replace(facts, whole_memory=cgroups is not None),
             stage=stage,
             cgroups=cgroups,
         )
-        return _try(host, found)
+        found(memory)
+        host = _try(host, found)
     except HostUnusable as unusable:
         found(unusable.finding)
         raise
+    if memory.state == "missing":
+        # Only now, so that whoever mends it hears at once what else is missing.
+        host.close()
+        raise HostUnusable(memory)
+    return host
 
 
 def _make_stage() -> Stage:
@@ -124,7 +130,12 @@ def _make_stage() -> Stage:
         ) from error
 
 
-def _facts(stage: Stage) -> HostFacts:
+def base_facts(stage: Stage) -> HostFacts:
+    """Stages the base system and returns what is known before a jail was tried.
+
+    Raises:
+        HostUnusable: a part of it cannot be shown.
+    """
     system = [_system_mount(stage, "/usr", executable=True)]
     links: list[tuple[str, str]] = []
     for name in LINKED:
@@ -175,43 +186,41 @@ def _interpreter_detail(facts: HostFacts) -> str:
     return f"`{facts.interpreter}` from `{os.path.realpath(sys.base_prefix)}`"
 
 
-def _find_cgroups(limits: LimitsMode, found: Callable[[Finding], None]) -> Cgroups | None:
+def _find_cgroups(limits: LimitsMode) -> tuple[Cgroups | None, Finding]:
     try:
         cgroups = Cgroups.find(
             Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
         )
     except CgroupUnavailable as error:
         tried = f"no cgroup can limit a jail's memory ({error.message})"
-        help_text = (
-            "run the service in a delegated cgroup: `systemd-run --user --scope -p Delegate=yes …` "
-            "or `Delegate=yes` in its unit; in Docker `--cgroupns=private` with `/sys/fs/cgroup` "
-            "writable and its processes moved to a child cgroup"
-        )
-        if limits == "enforced":
-            raise HostUnusable(
-                Finding(
-                    name="memory limit",
-                    state="missing",
-                    detail=tried,
-                    help_text=f"{help_text}; or accept limits per process with "
-                    "`--limits best-effort`",
-                )
-            ) from error
-        found(
-            Finding(
-                name="memory limit",
-                state="degraded",
-                detail=f"{tried}: each process has the limit for itself, so a jail can use as "
-                "many times its memory as it may have processes",
-                help_text=help_text,
-            )
-        )
-        return None
+        return None, _without_cgroup(limits, tried)
     place = cgroups.folders[0].parent
-    found(
-        Finding(name="memory limit", state="ok", detail=f"cgroup{cgroups.version} below `{place}`")
+    return cgroups, Finding(
+        name="memory limit", state="ok", detail=f"cgroup{cgroups.version} below `{place}`"
     )
-    return cgroups
+
+
+def _without_cgroup(limits: LimitsMode, tried: str) -> Finding:
+    delegate = (
+        "run the service in a delegated cgroup: "
+        "`systemd-run --user --scope -p Delegate=yes COMMAND` or `Delegate=yes` in its unit; in "
+        "Docker `--cgroupns=private` with `/sys/fs/cgroup` writable and its processes moved to a "
+        "child cgroup"
+    )
+    if limits == "enforced":
+        return Finding(
+            name="memory limit",
+            state="missing",
+            detail=tried,
+            help_text=f"{delegate}; or accept limits per process: `best-effort` limits",
+        )
+    return Finding(
+        name="memory limit",
+        state="degraded",
+        detail=f"{tried}: each process has the limit for itself, so a jail can use as many times "
+        "its memory as it may have processes",
+        help_text=delegate,
+    )
 
 
 def _try(host: Host, found: Callable[[Finding], None]) -> Host:
@@ -240,8 +249,9 @@ def _try(host: Host, found: Callable[[Finding], None]) -> Host:
 
 
 def _why_no_jail(judgement: Judgement, log: bytes) -> Finding:
-    text = judgement.detail or complaint(log) or f"its trial ended as `{judgement.verdict}`"
-    help_text = "read what nsjail says above"
+    text = judgement.detail or complaint(log) or _first_line(log)
+    text = text or f"its trial ended as `{judgement.verdict}`"
+    help_text = "use nsjail 3.4 or later, built for this machine"
     if "clone(" in text:
         help_text = (
             "allow user namespaces: `sysctl user.max_user_namespaces=15000`, and "
@@ -258,6 +268,11 @@ def _why_no_jail(judgement: Judgement, log: bytes) -> Finding:
         detail=f"the real configuration does not run: {text}",
         help_text=help_text,
     )
+
+
+def _first_line(log: bytes) -> str:
+    line = log.decode(errors="replace").split("\n", 1)[0]
+    return "".join(c if c.isprintable() else "?" for c in line)[:400]
 
 
 def _trial(host: Host) -> tuple[Judgement, bytes]:

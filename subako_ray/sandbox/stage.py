@@ -7,6 +7,8 @@ submounts, at a place that is open to all and that only it and its jails see.
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -52,12 +54,17 @@ class Stage:
         # Links are followed here, once, by the jailer; the mount call itself follows none.
         path = source.resolve(strict=True)
         status = path.stat()
-        if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
-            raise OSError(f"`{source}` is neither a file nor a folder")
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not (is_folder or stat.S_ISREG(status.st_mode)):
+            raise OSError(errno.EINVAL, "it is neither a file nor a folder")
+        needed = stat.S_IROTH | stat.S_IXOTH if is_folder else stat.S_IROTH
+        if os.geteuid() == 0 and status.st_mode & needed != needed:
+            # A jail is another user than root, and its mode is what that user meets.
+            raise OSError(errno.EACCES, "its mode closes it to other users")
         key = (str(path), status.st_dev, status.st_ino)
         staged = self._staged.get(key)
         if staged is None:
-            staged = self._mount(path, is_folder=stat.S_ISDIR(status.st_mode))
+            staged = self._mount(path, is_folder=is_folder)
             self._staged[key] = staged
         self._staged.move_to_end(key)
         return staged

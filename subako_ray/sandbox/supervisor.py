@@ -133,8 +133,8 @@ class Supervisor:
                 except OSError as error:
                     raise JailUnavailable(
                         f"`{mount.source}` cannot be shown in a jail: {error.strerror or error}",
-                        "check that it exists, that this user can read it, and that no other file "
-                        "system is mounted below it",
+                        "check that it exists, that other users may read it (`chmod -R o+rX`), and "
+                        "that no other file system is mounted below it",
                     ) from error
         return shown
 
