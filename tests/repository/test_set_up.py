@@ -110,7 +110,8 @@ def test_only_locked_packages_with_their_hashes_are_installed(host: Host) -> Non
     locked, project = host.pip_runs()
     assert "--require-hashes --requirement requirements.txt" in locked
     assert "--only-binary :all:" in locked
-    assert "--no-deps --no-build-isolation --editable ." in project
+    assert "--no-deps --no-build-isolation" in project
+    assert project.endswith("--editable .")
 
 
 def test_a_second_run_installs_nothing(host: Host) -> None:
