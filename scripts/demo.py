@@ -1,4 +1,4 @@
-"""The demo: compiles the example, shows its plan, runs its session on Ray, and looks for the token.
+"""The demo: compiles the example, shows its plan, runs its session on Ray, looks for the token.
 
 What it writes goes to `.demo` in the checkout, anew at every run; Ray's files go to a folder of
 their own that is searched and removed.
@@ -36,6 +36,9 @@ STATE: Final = FOLDER / "state"
 TOKEN_FILE: Final = FOLDER / "token"
 PORT: Final = 8719
 URL: Final = f"http://127.0.0.1:{PORT}/mcp"
+BEST_EFFORT: Final = ("--limits", "best-effort")
+ORDER: Final = b"A-1001"
+"""What the session's calls are about; the log must hold it."""
 SCRIPTS: Final = Path(sys.executable).parent
 READY_SECONDS: Final = 30
 STOP_SECONDS: Final = 10
@@ -72,11 +75,11 @@ def ended_with(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[by
                 process.wait()
 
 
-def run_command(output: bytearray, *arguments: str | Path, ray_folder: Path | None = None) -> None:
+def show_command(output: bytearray, *arguments: str | Path, ray_folder: Path | None = None) -> int:
     """Runs a `subako` command, shows it and what it prints as it comes, and keeps that.
 
-    Raises:
-        DemoError: it did not end with 0.
+    Returns:
+        Its exit code.
     """
     words = ["subako", *map(str, arguments)]
     print(f"$ {shlex.join(words)}", flush=True)
@@ -98,11 +101,34 @@ def run_command(output: bytearray, *arguments: str | Path, ray_folder: Path | No
             output += line
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
-        code = process.wait()
+        return process.wait()
+
+
+def run_command(output: bytearray, *arguments: str | Path, ray_folder: Path | None = None) -> None:
+    """Runs a command as `show_command` does.
+
+    Raises:
+        DemoError: it did not end with 0.
+    """
+    code = show_command(output, *arguments, ray_folder=ray_folder)
     if code != 0:
         raise DemoError(
             f"`subako {arguments[0]}` ended with exit code {code}", "see its message above", code
         )
+
+
+def limits_of_host(output: bytearray) -> tuple[str, ...]:
+    """Finds out how this host can isolate, and returns what `subako run` has to be told of it.
+
+    Raises:
+        DemoError: it cannot.
+    """
+    if show_command(output, "doctor") == 0:
+        return ()
+    print("\nmay it do with limits for each process alone?\n", flush=True)
+    run_command(output, "doctor", *BEST_EFFORT)
+    print("\nit may: this is our own code. Do not run a stranger's like this.")
+    return BEST_EFFORT
 
 
 def refuse_taken_port() -> None:
@@ -159,8 +185,10 @@ def report_search(searched: Searched, output: bytearray, token: str) -> None:
     """Says whether the token was found.
 
     Raises:
-        DemoError: it was.
+        DemoError: it was, or the search is no good.
     """
+    if not search([STATE], ORDER).found:
+        raise DemoError("the log was not searched", "this is a defect", 1)
     in_output = holds_any(bytes(output), forms_of(token.encode()))
     if searched.found or in_output:
         places = [str(path) for path in searched.found] + ["the output above"] * in_output
@@ -168,8 +196,8 @@ def report_search(searched: Searched, output: bytearray, token: str) -> None:
     size = searched.size_bytes / 1_000_000
     print(
         f"searched {searched.files} files ({size:.1f} MB) of the event log, the vault, the plan and"
-        " Ray's logs,\nand everything printed above: the token is nowhere, neither as it is nor"
-        " in hex or base64"
+        " Ray's logs, and everything\nprinted above: the token is nowhere, neither as it is nor in"
+        f" hex or base64 (what is there, such as\n`{ORDER.decode()}`, the same search finds)"
     )
 
 
@@ -190,12 +218,15 @@ def demo() -> None:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="subako-demo-", dir="/tmp"))
         )
 
-        heading("1. What may the agent do? The version, compiled to a plan")
+        heading("1. Can this host jail code?")
+        isolation = limits_of_host(output)
+
+        heading("2. What may the agent do? The version, compiled to a plan")
         run_command(output, "compile", EXAMPLE / "version.yaml", "-o", PLAN)
         print()
         print(table_of(load_plan(PLAN.read_bytes())))
 
-        heading("2. A server that wants a token, and a vault that holds it")
+        heading("3. A server that wants a token, and a vault that holds it")
         token = make_token()
         stack.callback(TOKEN_FILE.unlink, missing_ok=True)
         stack.enter_context(orders_server())
@@ -204,15 +235,16 @@ def demo() -> None:
         )
         TOKEN_FILE.unlink()
 
-        heading("3. A session of the plan on Ray")
+        heading("4. A session of the plan on Ray")
         run_command(
             output,
             *("run", PLAN, "--state", STATE, "--vault", "shop"),
             *("--client", EXAMPLE / "client.py", "--script", EXAMPLE / "calls.yaml"),
+            *isolation,
             ray_folder=ray_folder,
         )
 
-        heading("4. Where is the token now?")
+        heading("5. Where is the token now?")
         report_search(search([FOLDER, ray_folder], token.encode()), output, token)
     print(f"\nevent log: {ROOT / STATE / 'events.db'}")
     print(f"the demo took {time.monotonic() - begun:.0f} seconds")
