@@ -72,9 +72,13 @@ class Conductor:
                 await self._make(entry)
             cancelled = False
         finally:
-            await self.session.end(cancelled=cancelled, requested_by=self.principal)
-            await asyncio.wait([following, *serving], timeout=_END_SECONDS)
-        following.result()
+            try:
+                await self.session.end(cancelled=cancelled, requested_by=self.principal)
+                await asyncio.wait([following, *serving], timeout=_END_SECONDS)
+            finally:
+                for task in (following, *serving):
+                    task.cancel()
+                await asyncio.gather(following, *serving, return_exceptions=True)
         return self.problems
 
     async def _make(self, entry: Entry) -> None:

@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import contextlib
 import importlib.util
-import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from subako_ray.cli.colour import wants_colour
 from subako_ray.cli.command import CommandError, ExitCode
 from subako_ray.cli.conductor import Conductor
 from subako_ray.cli.plan_input import PlanInput, read_plan_input
@@ -28,7 +28,7 @@ from subako_ray.executor.session_host import SessionRequest
 from subako_ray.sandbox.spec import IsolationSettings
 from subako_ray.schema.canonical import CanonicalError, parse_json
 from subako_ray.schema.events import CatalogueChanged, Record
-from subako_ray.schema.names import split_name
+from subako_ray.schema.names import Kind, split_name
 from subako_ray.schema.printable import printable
 from subako_ray.vault.principal import current_principal
 
@@ -89,7 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py",
         help="offer the tools of the `Client` this file defines; may be repeated",
     )
-    parser.add_argument("--root", metavar="DIR", help="folder that the version's paths stay in")
+    parser.add_argument(
+        "--root", metavar="DIR", type=Path, help="folder that the version's paths stay in"
+    )
     parser.add_argument("--state", metavar="DIR", help="folder of the stores")
     parser.add_argument("--address", metavar="HOST:PORT", help="join this Ray cluster")
     parser.add_argument(
@@ -174,7 +176,7 @@ async def _conduct(
     applications: list[_Application],
     session: SessionHandle,
 ) -> list[str]:
-    colour = use_colour()
+    colour = wants_colour("auto", sys.stdout)
 
     def show(record: Record) -> None:
         if arguments.json:
@@ -200,13 +202,6 @@ async def _conduct(
         for registered, application in zip(session.created.clients, applications, strict=True)
     }
     return await conductor.run(entries, clients)
-
-
-def use_colour() -> bool:
-    """Whether standard output takes colour, by NO_COLOR, FORCE_COLOR and the terminal."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def _entries(arguments: argparse.Namespace) -> list[Entry]:
@@ -262,7 +257,7 @@ def _refuse_unknown_grants(
     entries: Sequence[Entry], plan_input: PlanInput, applications: Sequence[_Application]
 ) -> None:
     """Refuses calls that no grant or client can answer, before anything starts."""
-    grants = {(grant.kind, grant.name) for grant in plan_input.plan.grants}
+    grants: set[tuple[Kind, str]] = {(grant.kind, grant.name) for grant in plan_input.plan.grants}
     # A client's name may get a counter in the session, but the first to ask has it.
     grants |= {("client", application.client.name) for application in applications}
     for entry in entries:
