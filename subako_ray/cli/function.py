@@ -1,6 +1,7 @@
 """`subako function build`: asks a function package for its tools and writes them down.
 
-The package's program runs in a jail, as it does for every call.
+What is asked is what a session runs: the package's files are packed as a bundle and unpacked from
+it, and the program runs in a jail.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ import argparse
 import asyncio
 import json
 import os
-import stat
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import assert_never
 
 from pydantic import ValidationError
 
-from subako_ray.cli.main import CommandError, ExitCode
+from subako_ray.cli.atomic_file import write_atomically
+from subako_ray.cli.command import CommandError, ExitCode
+from subako_ray.compiler.folder import FolderError, Limits, RootFolder
+from subako_ray.compiler.tool_schema import schema_problem
 from subako_ray.sandbox.function import (
     Broken,
     FunctionLimits,
@@ -29,13 +35,17 @@ from subako_ray.sandbox.function import (
 from subako_ray.sandbox.lease import Jailer
 from subako_ray.sandbox.spec import IsolationSettings, JailUnavailable
 from subako_ray.schema import limits
+from subako_ray.schema.bundle import BundleError, BundleFile, pack, unpack
 from subako_ray.schema.canonical import CanonicalError, canonical_bytes, parse_json
 from subako_ray.schema.package import PACKAGE_FILE, FunctionPackage
+from subako_ray.schema.printable import printable
 from subako_ray.schema.tool import ToolDescriptor
 
-PACKAGE_FILE_BYTES = 4 * 1024 * 1024
 ASKED = ("protocol_version", "tools")
 """The keys that `build` writes; what stands there before counts for nothing."""
+
+NOT_FOUND = 127
+"""What `env` exits with when there is no such program."""
 
 EXAMPLES = """\
 examples:
@@ -77,23 +87,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Builds one package and returns the exit code."""
     directory: Path = arguments.directory
-    written = _read(directory)
+    files = _files(directory)
+    written = _written(directory, files)
     package = _package(directory, {k: v for k, v in written.items() if k not in ASKED})
-    listing = asyncio.run(
-        _ask(
-            PackageFolder(
-                path=directory.resolve(), name=package.name, command=tuple(package.command)
-            ),
-            FunctionLimits(
-                timeout_seconds=arguments.timeout_seconds, memory_mib=arguments.memory_mib
-            ),
+    with _as_it_runs(directory, files) as folder:
+        listing = asyncio.run(
+            _ask(
+                PackageFolder(path=folder, name=package.name, command=tuple(package.command)),
+                FunctionLimits(
+                    timeout_seconds=arguments.timeout_seconds, memory_mib=arguments.memory_mib
+                ),
+            )
         )
-    )
-    built = _built(directory, package, _listed(package.name, listing))
+    built = _built(package, _listed(package.name, listing))
     document = built.model_dump(mode="json", exclude_none=True)
     changed = canonical_bytes(document) != canonical_bytes(written)
     if changed and not arguments.check:
-        _write(directory / PACKAGE_FILE, document)
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(directory / PACKAGE_FILE, text.encode())
     if arguments.json:
         found = {
             "package": built.name,
@@ -118,25 +129,45 @@ def _problem(message: str, help_text: str | None = None) -> CommandError:
     return CommandError(message, help_text, ExitCode.PROBLEMS)
 
 
-def _read(directory: Path) -> dict[str, object]:
-    path = directory / PACKAGE_FILE
+def _files(directory: Path) -> list[BundleFile]:
+    name = printable(os.fspath(directory))
     try:
-        # A link could name any file of this host, and a pipe would keep us waiting.
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise _problem(f"`{path}` is not a regular file")
-        with path.open("rb") as file:
-            data = file.read(PACKAGE_FILE_BYTES + 1)
-    except FileNotFoundError:
+        return RootFolder(directory).files(
+            "", Limits(files=limits.BUNDLE_FILES, bytes=limits.BUNDLE_BYTES)
+        )
+    except FolderError as error:
+        raise _problem(f"`{name}` cannot be a package: {_refusal(error)}") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise _problem(f"`{name}` is not a folder") from None
+    except OSError as error:
+        raise CommandError(f"`{name}` cannot be read: {os.strerror(error.errno or 0)}") from None
+
+
+def _refusal(error: FolderError) -> str:
+    path = printable(error.path)
+    match error.refusal:
+        case "link":
+            return f"`{path}` is a link, and links are not followed"
+        case "too_large":
+            return f"it has more than {limits.BUNDLE_FILES} files or {limits.BUNDLE_BYTES} bytes"
+        case "not_a_file" | "not_a_folder":
+            return f"`{path}` is neither a file nor a folder"
+        case "missing" | "outside":
+            return f"`{path}` does not exist"
+        case _:
+            assert_never(error.refusal)
+
+
+def _written(directory: Path, files: list[BundleFile]) -> dict[str, object]:
+    path = printable(os.fspath(directory / PACKAGE_FILE))
+    file = next((file for file in files if file.path == PACKAGE_FILE), None)
+    if file is None:
         raise _problem(
             f"`{path}` does not exist",
             "a function package is a folder with this file; see docs/functions.md",
-        ) from None
-    except OSError as error:
-        raise _problem(f"`{path}` cannot be read: {os.strerror(error.errno or 0)}") from None
-    if len(data) > PACKAGE_FILE_BYTES:
-        raise _problem(f"`{path}` is larger than {PACKAGE_FILE_BYTES} bytes")
+        )
     try:
-        value = parse_json(data)
+        value = parse_json(file.data)
         canonical_bytes(value)
     except CanonicalError as error:
         raise _problem(f"`{path}`: {error}") from None
@@ -149,24 +180,40 @@ def _package(directory: Path, value: dict[str, object]) -> FunctionPackage:
     try:
         return FunctionPackage.model_validate(value)
     except ValidationError as error:
-        raise _problem(f"`{directory / PACKAGE_FILE}`: {_first(error)}") from None
+        path = printable(os.fspath(directory / PACKAGE_FILE))
+        raise _problem(f"`{path}`: {_first(error)}") from None
 
 
 def _first(error: ValidationError) -> str:
     """Says in our words what is wrong with one value of a package."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
+    place = printable(".".join(str(part) for part in first["loc"]))
     match first["type"]:
         case "missing":
             return f"`{place}` is missing"
         case "extra_forbidden":
-            return f"there is no key `{_printable(place)}`"
+            return f"there is no key `{place}`"
         case "literal_error":
             return f"`{place}` must be {first['ctx']['expected']}"
         case "value_error":
             return str(first["ctx"]["error"])
         case _:
             return f"`{place}` has a value that cannot stand there"
+
+
+@contextmanager
+def _as_it_runs(directory: Path, files: list[BundleFile]) -> Iterator[Path]:
+    """Unpacks the package as a session does, with modes that a jail can read."""
+    try:
+        bundle = pack(files)
+    except BundleError as error:
+        raise _problem(
+            f"`{printable(os.fspath(directory))}` cannot be a package: {error}"
+        ) from None
+    with tempfile.TemporaryDirectory(prefix="subako-build-") as temporary:
+        folder = Path(temporary) / "package"
+        unpack(bundle.data, bundle.digest, folder)
+        yield folder
 
 
 async def _ask(package: PackageFolder, allowed: FunctionLimits) -> FunctionListing:
@@ -177,29 +224,37 @@ async def _ask(package: PackageFolder, allowed: FunctionLimits) -> FunctionListi
         finally:
             await jailer.aclose()
     except JailUnavailable as error:
-        raise CommandError(error.message, error.help_text, ExitCode.HOST) from None
+        raise CommandError(error.message, error.help_text) from None
 
 
 def _listed(name: str, listing: FunctionListing) -> Listed:
     match listing:
+        case Listed(tools=[]):
+            raise _problem(f"function package `{printable(name)}` lists no tools")
         case Listed():
             return listing
         case Refused(message=message):
             raise _problem(
-                f"function package `{name}` cannot say its tools: {_printable(message)[:1000]}"
+                f"function package `{printable(name)}` cannot say its tools: "
+                f"{printable(message)[:1000]}"
             )
         case Broken(reason="supervisor_lost", detail=detail):
-            raise CommandError(detail, None, ExitCode.HOST)
+            raise CommandError(printable(detail))
         case Broken(detail=detail):
-            raise _problem(detail, _help(listing))
+            raise _problem(printable(detail), _help(listing))
+        case _:
+            assert_never(listing)
 
 
 def _help(broken: Broken) -> str | None:
+    command = "check `command`: the program must exist in the package or in the jail"
     match broken.reason:
         case "bad_output":
             return "only MCP messages may go to standard output; print to standard error"
         case "jail_failed":
-            return "check `command`: the program must exist in the package or be `python3`"
+            return command
+        case "exited" if broken.report.exit_code == NOT_FOUND:
+            return command
         case "timed_out":
             return "give it more time with --timeout-seconds"
         case "out_of_memory":
@@ -208,65 +263,47 @@ def _help(broken: Broken) -> str | None:
             return None
 
 
-def _built(directory: Path, package: FunctionPackage, listed: Listed) -> FunctionPackage:
-    tools = []
+def _built(package: FunctionPackage, listed: Listed) -> FunctionPackage:
+    whose = f"function package `{printable(package.name)}`"
+    tools: list[ToolDescriptor] = []
     for number, raw in enumerate(listed.tools, start=1):
         try:
-            tools.append(ToolDescriptor.from_mcp(raw))
+            tool = ToolDescriptor.from_mcp(raw)
         except ValidationError as error:
-            raise _problem(
-                f"function package `{package.name}`, tool {number}: {_first(error)}"
-            ) from None
-    return _package(
-        directory,
-        {
-            **package.model_dump(mode="json", exclude_none=True),
-            "protocol_version": listed.protocol_version,
-            "tools": [tool.model_dump(mode="json", exclude_none=True) for tool in tools],
-        },
-    )
-
-
-def _write(path: Path, document: object) -> None:
-    """Replaces the file at once or not at all, keeping its mode."""
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    temporary: Path | None = None
+            raise _problem(f"{whose}, tool {number}: {_first(error)}") from None
+        for key, schema in (
+            ("input_schema", tool.input_schema),
+            ("output_schema", tool.output_schema),
+        ):
+            if schema is not None and (why := schema_problem(schema)) is not None:
+                raise _problem(f"{whose}, tool `{tool.name}`: its `{key}` {why}")
+        tools.append(tool)
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        reason = os.strerror(error.errno or 0)
-        raise CommandError(f"`{path}` cannot be written: {reason}") from None
+        return FunctionPackage.model_validate(
+            {
+                **package.model_dump(mode="json", exclude_none=True),
+                "protocol_version": listed.protocol_version,
+                "tools": [tool.model_dump(mode="json", exclude_none=True) for tool in tools],
+            }
+        )
+    except ValidationError as error:
+        raise _problem(f"{whose}: {_first(error)}") from None
 
 
 def _print(package: FunctionPackage, *, changed: bool, check: bool) -> None:
     count = "1 tool" if len(package.tools) == 1 else f"{len(package.tools)} tools"
-    print(f"{_printable(package.name)}: {count}, MCP {package.protocol_version}")
-    width = max((len(tool.name) for tool in package.tools), default=0)
+    print(f"{printable(package.name)}: {count}, MCP {package.protocol_version}")
+    width = max(len(tool.name) for tool in package.tools)
     for tool in package.tools:
         summary = (tool.description or "").strip().partition("\n")[0]
-        print(f"  {tool.name:<{width}}  {_printable(summary)}".rstrip())
+        print(f"  {tool.name:<{width}}  {printable(summary)}".rstrip())
     if not changed:
         print(f"{PACKAGE_FILE} is up to date")
     elif not check:
         print(f"{PACKAGE_FILE} written")
     else:
         print(
-            f"error: `{PACKAGE_FILE}` of `{_printable(package.name)}` is out of date\n"
+            f"error: `{PACKAGE_FILE}` of `{printable(package.name)}` is out of date\n"
             "  help: run `subako function build` without --check",
             file=sys.stderr,
         )
-
-
-def _printable(text: str) -> str:
-    """Escapes control and bidirectional characters of foreign text."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -33,6 +33,7 @@ from subako_ray.sandbox.stdio_channel import (
     StdioChannel,
 )
 from subako_ray.schema import limits as bounds
+from subako_ray.schema.printable import printable
 
 PACKAGE_TARGET: Final = "/package"
 ENDING_SECONDS: Final = 3.0
@@ -224,7 +225,7 @@ class FunctionRunner:
             )
             end = await _attempt(lease, dialogue, limits, body)
         finally:
-            report = await asyncio.shield(lease.release())
+            report = await lease.release()
         match end:
             case _Done(value=value):
                 return value, report
@@ -294,7 +295,8 @@ def _broken(
     tail = _last_line(report.stderr)
     return Broken(
         reason=reason,
-        detail=f"function package `{package.name}` {what}" + (f": {tail}" if tail else ""),
+        detail=f"function package `{printable(package.name)}` {what}"
+        + (f": {tail}" if tail else ""),
         report=report,
         may_have_run=called and reason != "jail_failed",
     )
@@ -329,4 +331,4 @@ def _last_line(stderr: bytes) -> str:
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     if len(last) > STDERR_TAIL_CHARACTERS:
         last = last[:STDERR_TAIL_CHARACTERS] + "…"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in last)
+    return printable(last)
