@@ -26,6 +26,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import struct
@@ -39,6 +40,9 @@ MARKER = "SUBAKO_EXEC"
 SHELLS = ("/bin/bash", "/bin/sh")
 CANNOT_EXECUTE = 126
 """The exit code that shells give to what they cannot run; here for a shell that did not start."""
+
+RESERVED_PROCESSES = 4
+"""Processes that only shells get, so that a machine full of processes can still be cleared."""
 
 COMMANDS_AT_ONCE = 64
 BACKGROUND_STREAMS = 128
@@ -54,7 +58,12 @@ KILLED_SECONDS = 2.0
 PATIENCE_SECONDS = 3600.0
 """The longest sleep of the loop; `poll` takes no timeout of months."""
 
-KILL_ROUNDS = 40
+KILLING_SECONDS = 1.0
+"""How long the loop stands still for a kill, at most: what a command is killed for is over when
+the next one starts.
+"""
+
+DYING_SECONDS = 0.001
 PR_SET_DUMPABLE = 4
 
 
@@ -162,7 +171,8 @@ def kill_tree(command: Command) -> None:
     no child loses the parent that it is found by.
     """
     stopped: set[int] = set()
-    for _ in range(KILL_ROUNDS):
+    deadline = time.monotonic() + KILLING_SECONDS
+    while time.monotonic() < deadline:
         try:
             members = find_members(command)
         except OSError:
@@ -180,6 +190,7 @@ def kill_tree(command: Command) -> None:
             for pid in members:
                 send_signal(pid, signal.SIGKILL)
             stopped.clear()
+            time.sleep(DYING_SECONDS)
     for pid in stopped:
         send_signal(pid, signal.SIGKILL)
 
@@ -197,6 +208,7 @@ class Machine:
         self.background: deque[Stream] = deque()
         self.shell = next(path for path in SHELLS if os.access(path, os.X_OK))
         self.nothing = os.open(os.devnull, os.O_RDWR)
+        self.process_limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         self.wake, wake_writer = os.pipe()
         self.poll = select.poll()
         for descriptor in (requests, replies, self.wake, wake_writer):
@@ -278,20 +290,7 @@ class Machine:
             opened += os.pipe()
             opened += os.pipe()
             out, out_writer, err, err_writer = opened
-            pid = os.posix_spawn(
-                self.shell,
-                [self.shell, "-c", "--", text],
-                {**os.environ, MARKER: str(number)},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, self.nothing, 0),
-                    (os.POSIX_SPAWN_DUP2, out_writer, 1),
-                    (os.POSIX_SPAWN_DUP2, err_writer, 2),
-                ],
-                setsid=True,
-                setsigmask=[],
-                # Python ignores these two, and an ignored signal stays so in children.
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
-            )
+            pid = self.spawn(number, text, out_writer, err_writer)
         except (OSError, ValueError) as error:
             # No room for another process, a command too long, or a character no argument holds.
             for descriptor in opened:
@@ -309,6 +308,36 @@ class Machine:
             self.poll.register(stream.descriptor, select.POLLIN)
         due = time.monotonic() + timeout_seconds
         self.commands[number] = Command(number, pid, streams, due)
+
+    def spawn(self, number: int, text: str, out_writer: int, err_writer: int) -> int:
+        """Starts a shell, with what is reserved for shells if there is no other room.
+
+        Raises:
+            OSError: there is no room at all, or the command is too long.
+            ValueError: it holds a character that no argument can hold.
+        """
+        for soft in (max(1, self.process_limit - RESERVED_PROCESSES), self.process_limit):
+            # Children inherit this limit; the kernel asks it of whoever forks.
+            resource.setrlimit(resource.RLIMIT_NPROC, (soft, self.process_limit))
+            try:
+                return os.posix_spawn(
+                    self.shell,
+                    [self.shell, "-c", "--", text],
+                    {**os.environ, MARKER: str(number)},
+                    file_actions=[
+                        (os.POSIX_SPAWN_DUP2, self.nothing, 0),
+                        (os.POSIX_SPAWN_DUP2, out_writer, 1),
+                        (os.POSIX_SPAWN_DUP2, err_writer, 2),
+                    ],
+                    setsid=True,
+                    setsigmask=[],
+                    # Python ignores these two, and an ignored signal stays so in children.
+                    setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+                )
+            except BlockingIOError:
+                if soft == self.process_limit:
+                    raise
+        raise AssertionError("the last round returns or raises")
 
     def pump(self, stream: Stream) -> None:
         """Reads once from a stream that has something."""
@@ -365,6 +394,7 @@ class Machine:
             command.is_killed = True
             command.due = time.monotonic() + KILLED_SECONDS
             kill_tree(command)
+            self.reap()
 
     def finish(self, command: Command) -> None:
         """Reports a command's end and sends what still writes to its pipes to the background."""
