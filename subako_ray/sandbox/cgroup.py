@@ -13,9 +13,11 @@ import os
 import secrets
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from subako_ray.sandbox.spawn import Spawned
 
 FAMILY: Final = "subako"
 TAKING_ATTEMPTS: Final = 5
@@ -31,17 +33,16 @@ class CgroupUnavailable(Exception):  # noqa: N818 - read as a state, like `JailU
         self.message = message
 
 
+class StrayError(Exception):
+    """The jailer is in a jail's cgroup and cannot leave it: it must end, and its jails with it."""
+
+
 class Leaf(ABC):
     """The cgroup of one jail."""
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
         """Takes folders that exist, the memory controller's first."""
         self.folders = folders
-
-    def add(self, process_id: int) -> None:
-        """Moves a process, which has no children yet, into the leaf."""
-        for folder in self.folders:
-            _write(folder / "cgroup.procs", str(process_id))
 
     def processes(self) -> set[int]:
         """Returns the processes in the leaf, without those that ended and wait for their parent."""
@@ -136,9 +137,23 @@ class LeafV2(Leaf):
 class Cgroups:
     """The cgroups of one jailer."""
 
-    def __init__(self, version: int, folders: tuple[Path, ...], locks: tuple[int, ...]) -> None:
-        """Takes what `find` made: folders of this jailer, and the descriptors that lock them."""
+    def __init__(
+        self,
+        version: int,
+        homes: tuple[Path, ...],
+        folders: tuple[Path, ...],
+        locks: tuple[int, ...],
+    ) -> None:
+        """Takes what `find` made.
+
+        Args:
+            version: of the cgroup interface.
+            homes: for version 1, the folders of the cgroups that this process is in.
+            folders: this jailer's folders below them.
+            locks: descriptors that lock those.
+        """
         self.version = version
+        self._homes = homes
         self.folders = folders
         self._locks = locks
         self._number = 0
@@ -159,7 +174,7 @@ class Cgroups:
             try:
                 for place in places:
                     _clear_dead(_make_family(place, version), version)
-                return cls(version, *_take_folders(places, version))
+                return cls(version, places, *_take_folders(places, version))
             except (OSError, CgroupUnavailable) as error:
                 reason = error.strerror if isinstance(error, OSError) else error.message
                 tried.append(f"cgroup{version} {places[0]}: {reason}")
@@ -183,6 +198,36 @@ class Cgroups:
             raise
         return leaf
 
+    def spawn(self, leaf: Leaf, start: Callable[[], Spawned]) -> Spawned:
+        """Starts a process that is in a leaf from the first, or before it does anything.
+
+        Moving another process waits for the kernel's readers (some 10 ms, whatever the process
+        does meanwhile). In version 1 this process's one thread can go into the leaf, start its
+        child there, and come back, in a hundredth of that.
+
+        Raises:
+            OSError: the process cannot be started or moved; it is not left behind.
+            StrayError: this process cannot come back.
+        """
+        if self.version == 2:
+            spawned = start()
+            try:
+                _write(leaf.folders[0] / "cgroup.procs", str(spawned.process_id))
+            except OSError:
+                spawned.discard()
+                raise
+            return spawned
+        try:
+            for folder in leaf.folders:
+                _write(folder / "tasks", "0")
+            return start()
+        finally:
+            try:
+                for home in self._homes:
+                    _write(home / "tasks", "0")
+            except OSError as error:
+                raise StrayError from error
+
     def close(self) -> None:
         """Removes this jailer's folders, as far as they are empty, and unlocks them."""
         for folder in self.folders:
@@ -204,7 +249,7 @@ def _places(own: str, mounts: str, tried: list[str]) -> Iterator[tuple[int, tupl
     }
     unified = _own_folder(roots.get(""), paths.get(""))
     if unified is None:
-        tried.append("cgroup2: not mounted")
+        tried.append("cgroup2: not mounted, or not this process's")
     else:
         for place in (unified, unified.parent):
             controllers = place / "cgroup.controllers"
@@ -216,7 +261,7 @@ def _places(own: str, mounts: str, tried: list[str]) -> Iterator[tuple[int, tupl
                 tried.append(f"cgroup2 {place}: no `memory` in `cgroup.controllers`")
     memory = _own_folder(roots.get("memory"), paths.get("memory"))
     if memory is None:
-        tried.append("cgroup1 memory: not mounted")
+        tried.append("cgroup1 memory: not mounted, or not this process's")
         return
     processes = _own_folder(roots.get("pids"), paths.get("pids"))
     yield 1, (memory,) if processes is None else (memory, processes)
@@ -238,16 +283,15 @@ def _cgroup_mounts(mounts: str) -> dict[str, tuple[str, str]]:
 
 
 def _own_folder(mount: tuple[str, str] | None, path: str | None) -> Path | None:
-    """Returns the folder of a cgroup, as the mount shows it."""
+    """Returns the folder of a cgroup, or None where the mount does not show it."""
     if mount is None or path is None:
         return None
     root, mount_point = mount
     inside = PurePosixPath(path)
-    relative = inside.relative_to(root) if inside.is_relative_to(root) else PurePosixPath()
-    if ".." in relative.parts:
-        # In a cgroup namespace a process of outside shows as `/..`.
-        relative = PurePosixPath()
-    return Path(mount_point) / relative
+    # In a cgroup namespace, what lies outside of it shows as `/..`.
+    if ".." in inside.parts or not inside.is_relative_to(root):
+        return None
+    return Path(mount_point) / inside.relative_to(root)
 
 
 def _make_family(place: Path, version: int) -> Path:

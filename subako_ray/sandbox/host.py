@@ -17,7 +17,7 @@ from typing import Final
 from subako_ray.sandbox.cgroup import Cgroups, CgroupUnavailable, Leaf
 from subako_ray.sandbox.config import HostFacts, SystemMount, nsjail_config
 from subako_ray.sandbox.handover import Finding
-from subako_ray.sandbox.spawn import spawn
+from subako_ray.sandbox.spawn import Spawned, spawn
 from subako_ray.sandbox.spec import INTERPRETER_TARGET, JailLimits, JailSpec, LimitsMode
 from subako_ray.sandbox.stage import Stage
 from subako_ray.sandbox.verdict import Evidence, Judgement, complaint, judge
@@ -77,6 +77,20 @@ class Host:
             OSError: it cannot be made.
         """
         return None if self.cgroups is None else self.cgroups.leaf(memory_bytes, processes)
+
+    def spawn(self, leaf: Leaf | None, *, stdin: int, stdout: int) -> Spawned:
+        """Starts nsjail, which waits for its configuration, in the cgroup of its jail.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+
+        def start() -> Spawned:
+            return spawn(self.nsjail, stdin=stdin, stdout=stdout)
+
+        if leaf is None or self.cgroups is None:
+            return start()
+        return self.cgroups.spawn(leaf, start)
 
     def close(self) -> None:
         """Removes what the host keeps of this jailer."""
@@ -281,11 +295,9 @@ def _trial(host: Host) -> tuple[Judgement, bytes]:
     leaf: Leaf | None = None
     log = bytearray()
     try:
-        spawned = spawn(host.nsjail, stdin=null, stdout=null)
+        leaf = host.leaf(TRIAL.limits.memory_bytes, TRIAL.limits.processes)
+        spawned = host.spawn(leaf, stdin=null, stdout=null)
         try:
-            leaf = host.leaf(TRIAL.limits.memory_bytes, TRIAL.limits.processes)
-            if leaf is not None:
-                leaf.add(spawned.process_id)
             os.set_blocking(spawned.config, True)
             with contextlib.suppress(BrokenPipeError):
                 os.write(spawned.config, json.dumps(nsjail_config(TRIAL, host.facts, {})).encode())

@@ -24,7 +24,10 @@ LOG_BYTES: Final = 65_536
 DYING_SECONDS: Final = 2.0
 """How long a killed jail may take to be gone before it is reported as leaked."""
 
-SWEEP_SECONDS: Final = 0.005
+FIRST_SWEEP_SECONDS: Final = 0.0005
+LAST_SWEEP_SECONDS: Final = 0.02
+"""How soon a killed jail is looked at again, at first and at last; doubled in between."""
+
 ABANDONED_SWEEP_SECONDS: Final = 1.0
 
 State = Literal["running", "dying", "clearing", "abandoned", "gone"]
@@ -70,6 +73,7 @@ class Jail:
         if limits.wall_seconds is not None:
             self._wake = self._started + limits.wall_seconds
         self._give_up = 0.0
+        self._sweep_seconds = FIRST_SWEEP_SECONDS
         poller.watch(lease.fileno(), self._on_lease)
         poller.watch(self._log_descriptor, self._on_log)
         poller.watch(self._stderr_descriptor, self._on_stderr)
@@ -123,6 +127,7 @@ class Jail:
         if self.state == "abandoned":
             return
         self.state = "clearing"
+        self._sweep_seconds = FIRST_SWEEP_SECONDS
         self._give_up = self._ended + DYING_SECONDS
         self._clear(self._ended)
 
@@ -133,7 +138,8 @@ class Jail:
                 os.killpg(self.process_id, signal.SIGKILL)
         if self._leaf is not None:
             self._leaf.kill()
-        self._wake = time.monotonic() + SWEEP_SECONDS
+        self._wake = time.monotonic() + self._sweep_seconds
+        self._sweep_seconds = min(2 * self._sweep_seconds, LAST_SWEEP_SECONDS)
 
     def _clear(self, now: float) -> None:
         if self._leaf is None:

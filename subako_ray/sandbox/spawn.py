@@ -23,6 +23,12 @@ class Spawned:
     log: int
     stderr: int
 
+    def discard(self) -> None:
+        """Kills the process before it was configured; its parent reaps it."""
+        os.killpg(self.process_id, signal.SIGKILL)
+        for descriptor in (self.config, self.log, self.stderr):
+            os.close(descriptor)
+
 
 def reserve_descriptors() -> None:
     """Fills the low descriptors, so that none of the jailer's is one that nsjail gets."""

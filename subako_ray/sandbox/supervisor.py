@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 from typing import Final
 
+from subako_ray.sandbox.cgroup import Leaf
 from subako_ray.sandbox.config import nsjail_config
 from subako_ray.sandbox.handover import STARTED, Refusal, decode_spec, encode_refusal
 from subako_ray.sandbox.host import Host
 from subako_ray.sandbox.jail import Jail
 from subako_ray.sandbox.poller import Poller
-from subako_ray.sandbox.spawn import Spawned, spawn
+from subako_ray.sandbox.spawn import Spawned
 from subako_ray.sandbox.spec import BindMount, JailSpec, JailUnavailable
 from subako_ray.sandbox.stage import StagedSource
 
@@ -25,6 +26,7 @@ REQUEST_DESCRIPTORS: Final = 4
 """The lease, the jail's standard input and output, and a file that holds its specification."""
 
 CLOSING_SECONDS: Final = 4.0
+DYING_SWEEP_SECONDS: Final = 0.02
 
 
 class Supervisor:
@@ -36,21 +38,28 @@ class Supervisor:
         self._jails: dict[int, Jail] = {}
         self._poller = Poller(self._reap)
         self._closing: float | None = None
+        self._dying: list[Leaf] = []
+        """Cgroups of jails that were given up before they were made; their nsjail is dying."""
         control.setblocking(False)
         self._poller.watch(control.fileno(), self._on_control)
 
     def run(self) -> None:
         """Returns when the worker is gone and nothing is left of its jails, or after a while."""
-        while self._closing is None or (self._jails and time.monotonic() < self._closing):
+        while self._closing is None or (
+            (self._jails or self._dying) and time.monotonic() < self._closing
+        ):
             now = time.monotonic()
             for jail in list(self._jails.values()):
                 if jail.wake is not None and jail.wake <= now:
                     jail.on_time(now)
+            self._dying = [leaf for leaf in self._dying if not leaf.remove()]
             self._jails = {pid: jail for pid, jail in self._jails.items() if jail.state != "gone"}
             wakes = [jail.wake for jail in self._jails.values() if jail.wake is not None]
+            if self._dying:
+                wakes.append(time.monotonic() + DYING_SWEEP_SECONDS)
             if self._closing is not None:
                 wakes.append(self._closing)
-                if not self._jails:
+                if not (self._jails or self._dying):
                     break
             self._poller.wait(min(wakes) - time.monotonic() if wakes else None)
         self._host.close()
@@ -86,28 +95,16 @@ class Supervisor:
                 os.close(descriptor)
 
     def _start(self, lease: socket.socket, stdin: int, stdout: int, specification: int) -> None:
-        # nsjail is started first: it links its libraries while the rest is made ready.
+        spec = decode_spec(_read_all(specification))
+        leaf, spawned = self._spawn(spec, stdin, stdout)
+        # nsjail links its libraries while the rest is made ready.
         try:
-            spawned = spawn(self._host.nsjail, stdin=stdin, stdout=stdout)
-        except OSError as error:
-            raise JailUnavailable(
-                f"nsjail cannot be started: {error.strerror}",
-                "free memory or raise the limits of processes and open files of this service",
-            ) from error
-        try:
-            spec = decode_spec(_read_all(specification))
             sources = self._show_sources(spec)
-            config = json.dumps(nsjail_config(spec, self._host.facts, sources)).encode()
-            leaf = self._host.leaf(spec.limits.memory_bytes, spec.limits.processes)
+        except JailUnavailable:
+            spawned.discard()
             if leaf is not None:
-                leaf.add(spawned.process_id)
-        except (JailUnavailable, OSError) as error:
-            self._discard(spawned)
-            if isinstance(error, JailUnavailable):
-                raise
-            raise JailUnavailable(
-                f"the jail's cgroup cannot be made: {error.strerror}", "run `subako doctor`"
-            ) from error
+                self._dying.append(leaf)
+            raise
         lease.setblocking(False)
         with contextlib.suppress(OSError):
             lease.send(STARTED)
@@ -121,8 +118,22 @@ class Supervisor:
             reap=self._reap,
         )
         self._jails[spawned.process_id] = jail
-        jail.configure(config)
+        jail.configure(json.dumps(nsjail_config(spec, self._host.facts, sources)).encode())
         self._host.stage.trim()
+
+    def _spawn(self, spec: JailSpec, stdin: int, stdout: int) -> tuple[Leaf | None, Spawned]:
+        leaf: Leaf | None = None
+        try:
+            leaf = self._host.leaf(spec.limits.memory_bytes, spec.limits.processes)
+            return leaf, self._host.spawn(leaf, stdin=stdin, stdout=stdout)
+        except OSError as error:
+            if leaf is not None:
+                self._dying.append(leaf)
+            raise JailUnavailable(
+                f"a jail cannot be started: {error.strerror}",
+                "see whether this service has memory, processes and open files left, and whether "
+                "`subako doctor` still finds its cgroup",
+            ) from error
 
     def _show_sources(self, spec: JailSpec) -> dict[Path, StagedSource]:
         shown: dict[Path, StagedSource] = {}
@@ -137,11 +148,6 @@ class Supervisor:
                         "that no other file system is mounted below it",
                     ) from error
         return shown
-
-    def _discard(self, spawned: Spawned) -> None:
-        os.killpg(spawned.process_id, signal.SIGKILL)
-        for descriptor in (spawned.config, spawned.log, spawned.stderr):
-            os.close(descriptor)
 
     def _reap(self) -> None:
         while True:
