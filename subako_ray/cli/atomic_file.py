@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from subako_ray.cli.command import CommandError
@@ -29,7 +28,7 @@ def write_atomically(path: Path, data: bytes, *, make_folder: bool = False) -> N
     Raises:
         CommandError: the host refuses.
     """
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}"
     try:
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,6 @@ from subako_ray.compiler import (
     Format,
     Report,
     compile_version,
-    render,
 )
 from subako_ray.schema.names import POLICIES
 from subako_ray.schema.plan import Plan
@@ -91,6 +90,9 @@ def compile_or_print(
         case CompiledVersion():
             return compiled
         case Report():
+            # Only what has problems is rendered.
+            from subako_ray.compiler.render import render
+
             text = render(compiled, output, colour=wants_colour(colour, sys.stderr))
             sys.stderr.write(text)
             return None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from subako_ray.compiler.compile import CompiledVersion, compile_manifest, compile_version
-from subako_ray.compiler.diagnostic import Diagnostic, Label, Report
+from subako_ray.compiler.diagnostic import FORMATS, Diagnostic, Format, Label, Report
 from subako_ray.compiler.folder import Folder, FolderError, RootFolder
-from subako_ray.compiler.render import FORMATS, Format, render
 
 __all__ = [
     "FORMATS",
@@ -19,5 +18,4 @@ __all__ = [
     "RootFolder",
     "compile_manifest",
     "compile_version",
-    "render",
 ]

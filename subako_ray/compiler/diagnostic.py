@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from subako_ray.compiler.rules import Rule
 from subako_ray.compiler.source import Source, Span
 
 Severity: TypeAlias = Literal["error", "warning"]
+Format: TypeAlias = Literal["full", "concise", "json"]
+"""How a report is written; each has a file in `compiler.render`."""
+
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

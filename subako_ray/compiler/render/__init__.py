@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, assert_never, get_args
+from typing import assert_never
 
-from subako_ray.compiler.diagnostic import Report
+from subako_ray.compiler.diagnostic import Format, Report
 from subako_ray.compiler.render.concise import render_concise
 from subako_ray.compiler.render.full import render_full
 from subako_ray.compiler.render.json import render_json
 
-Format: TypeAlias = Literal["full", "concise", "json"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-
-__all__ = ["FORMATS", "Format", "render"]
+__all__ = ["render"]
 
 
 def render(report: Report, output: Format, *, colour: bool = False) -> str:
