@@ -17,11 +17,13 @@ from subako_ray.executor.approvals import Decided
 from subako_ray.executor.client_tools import Client
 from subako_ray.executor.cluster import SessionHandle
 from subako_ray.executor.errors import ExecutorError
+from subako_ray.executor.forms import FormAction
 from subako_ray.schema.canonical import canonical_bytes
 from subako_ray.schema.events import (
     ApprovalRequested,
     CallEnded,
     CallRequested,
+    FormRefused,
     FormRequested,
     Record,
 )
@@ -48,6 +50,7 @@ class Conductor:
     problems: list[str] = field(default_factory=list)
     _entry: Entry | None = None
     _call_id: str | None = None
+    _form: FormRequested | None = None
     _shown: asyncio.Event = field(default_factory=asyncio.Event)
     _asking: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -108,16 +111,30 @@ class Conductor:
             case ApprovalRequested(call_id=call_id) if call_id == self._call_id:
                 self._start(self._decide(call_id))
             case FormRequested() as form if form.call_id == self._call_id:
+                self._form = form
                 self._start(self._answer(form))
+            case FormRefused(call_id=call_id) if self._form and call_id == self._form.call_id:
+                # Asked again only now, when the transcript has said why the answer did not fit.
+                if self._answer_in_script is None:
+                    self._start(self._answer(self._form))
             case CallEnded(call_id=call_id) if call_id == self._call_id:
+                # A question that waits at the terminal is not for the next call.
+                for task in self._asking:
+                    task.cancel()
                 self._shown.set()
             case _:
                 pass
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._asked(work))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
+
+    async def _asked(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except EOFError:
+            await self._nobody(self._call_id or "", "waits, the terminal was closed")
 
     async def _decide(self, call_id: str) -> None:
         decide = self._entry.decide if self._entry else None
@@ -134,15 +151,18 @@ class Conductor:
         await self._tell(self.session.decide(call_id, decided, self.principal))
 
     async def _answer(self, form: FormRequested) -> None:
-        answer = self._entry.answer if self._entry else None
+        answer = self._answer_in_script
         if answer is not None:
             if not await self._give(form.call_id, answer):
                 await self._nobody(form.call_id, "has a form that the script's answer does not fit")
         elif self.interactive:
-            while not await self._give(form.call_id, await _ask_answer(form)):
-                pass
+            await self._give(form.call_id, await _ask_answer(form))
         else:
             await self._nobody(form.call_id, "has a form")
+
+    @property
+    def _answer_in_script(self) -> Answer | None:
+        return self._entry.answer if self._entry else None
 
     async def _give(self, call_id: str, answer: Answer) -> bool:
         content = None if answer.content is None else canonical_bytes(answer.content).decode()
@@ -179,11 +199,9 @@ async def _ask_decision() -> Decided:
 async def _ask_answer(form: FormRequested) -> Answer:
     properties: dict[str, dict[str, Any]] = form.form_schema.get("properties", {})
     required = form.form_schema.get("required", [])
-    first = (await read_line("  answer? [a]ccept, [d]ecline, [c]ancel: ")).strip().lower()
-    if first in ("d", "decline"):
-        return Answer(action="decline")
-    if first in ("c", "cancel"):
-        return Answer(action="cancel")
+    action = await _ask_action()
+    if action != "accept":
+        return Answer(action=action)
     content: dict[str, Any] = {}
     for name, rule in properties.items():
         hint = ", ".join(map(str, rule.get("enum", []))) or str(rule.get("type"))
@@ -192,6 +210,15 @@ async def _ask_answer(form: FormRequested) -> Answer:
         if text or name in required:
             content[name] = field_value(text, rule)
     return Answer(action="accept", content=content)
+
+
+async def _ask_action() -> FormAction:
+    actions: dict[str, FormAction] = {"a": "accept", "d": "decline", "c": "cancel"}
+    while True:
+        answer = (await read_line("  answer? [a]ccept, [d]ecline, [c]ancel: ")).strip().lower()
+        for letter, action in actions.items():
+            if answer in (letter, action):
+                return action
 
 
 def field_value(text: str, rule: dict[str, Any]) -> Any:

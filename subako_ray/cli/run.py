@@ -123,10 +123,6 @@ def run(arguments: argparse.Namespace) -> int:
             else ExitCode.PROBLEMS
         )
         raise CommandError(error.message, error.help_text, code) from None
-    except EOFError:
-        raise CommandError(
-            "the terminal was closed while a question waited", code=ExitCode.PROBLEMS
-        ) from None
 
 
 async def _session(
