@@ -125,9 +125,9 @@ def limits_of_host(output: bytearray) -> tuple[str, ...]:
     """
     if show_command(output, "doctor") == 0:
         return ()
-    print("\nmay it do with limits for each process alone?\n", flush=True)
+    print("\nand with limits for each process alone?\n", flush=True)
     run_command(output, "doctor", *BEST_EFFORT)
-    print("\nit may: this is our own code. Do not run a stranger's like this.")
+    print("\nthat will do for the demo, whose code is our own; do not run a stranger's like this")
     return BEST_EFFORT
 
 
