@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from subako_ray.compiler.credential_shapes import SECRET_KEYS, Shape, shapes, url_secret
 from subako_ray.compiler.diagnostic import Diagnostic, problem
-from subako_ray.compiler.source import Source, Span
+from subako_ray.compiler.source import Source, Span, merged, overlapping
 from subako_ray.compiler.tree import Mapping, Node, Scalar, Sequence, walk
 
 _HELP = (
@@ -28,21 +28,19 @@ def check_credentials(source: Source, tree: Node | None) -> Found:
     Without a tree (the text cannot be parsed) the raw text is all there is to look at.
     """
     claims = list(_claims(tree)) if tree is not None else []
-    secrets = []
-    for claim in claims:
-        hidden = [secret for secret in source.secrets if claim.secret.covers(secret)]
-        # A value that only shows its credential when decoded is hidden as a whole.
-        secrets += [] if hidden and not claim.whole else [claim.secret]
-    whole = [claim for claim in claims if claim.whole]
+    # A value that only shows its credential when decoded is hidden as a whole.
+    secrets = [c.secret for c in claims if c.whole or not source.hidden(c.secret)]
+    claimed = merged(claim.secret for claim in claims)
+    whole = merged(claim.secret for claim in claims if claim.whole)
     diagnostics = {
         claim.place: _diagnostic(claim.message, claim.place)
         for claim in claims
         # What a forbidden key holds is one mistake with the key.
-        if not any(other.secret.covers(claim.place) for other in whole)
+        if not overlapping(whole, claim.place)
     }
     for shape in shapes(source.text):
         span = source.span(shape.start, shape.end)
-        if not any(span.overlaps(claim.secret) for claim in claims):
+        if not overlapping(claimed, span):
             diagnostics[span] = _diagnostic(_looks_like(shape), span)
     return Found(tuple(diagnostics.values()), tuple(secrets))
 

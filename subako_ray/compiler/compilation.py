@@ -51,13 +51,16 @@ class Compilation:
 
     def report(self) -> Report:
         """Returns everything that is wrong, one message for each mistake."""
-        credentials = [
+        credentials = {
             one.primary.span for one in self.diagnostics if one.rule == "credential-in-manifest"
-        ]
-        kept = [
-            one
-            for one in self.diagnostics
-            if one.rule == "credential-in-manifest"
-            or not any(place.covers(one.primary.span) for place in credentials)
-        ]
-        return report_of(kept, self.sources)
+        }
+        bad_keys = {one.primary.span for one in self.diagnostics if one.rule == "invalid-value"}
+
+        def says_more(one: Diagnostic) -> bool:
+            place = one.primary.span
+            # A key that is no string is not unknown besides.
+            if one.rule == "unknown-key" and place in bad_keys:
+                return False
+            return one.rule == "credential-in-manifest" or place not in credentials
+
+        return report_of([one for one in self.diagnostics if says_more(one)], self.sources)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
-from subako_ray.compiler.source import Source, Span
+from subako_ray.compiler.source import Source
 
 MASK: Final = "***"
 
@@ -50,7 +50,7 @@ _NAMES = "|".join(sorted(SECRET_PARAMETERS))
 _HIDDEN = (
     re.compile(r"://([^\s@\"']*)@"),
     re.compile(rf"(?i)[?&;](?:{_NAMES.replace('_', '[_-]')})=([^&;\s\"'#]*)"),
-    re.compile(r"(?im)\bauthorization[\"']?[ \t]*:[ \t]*(\S.*)$"),
+    re.compile(r"(?im)\bauthorization[\"']?\s*:\s*(\S.*)$"),
 )
 
 
@@ -97,8 +97,3 @@ def masked(text: str) -> str:
     for pattern in _HIDDEN:
         text = pattern.sub(lambda found: found.group().replace(found.group(1) or "\0", MASK), text)
     return _SHAPE.sub(MASK, text)
-
-
-def touches(source: Source, span: Span) -> bool:
-    """Says whether a place of the source shares a character with a hidden one."""
-    return any(secret.overlaps(span) for secret in source.secrets)

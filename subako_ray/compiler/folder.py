@@ -88,12 +88,12 @@ class RootFolder:
     def read(self, path: str, limit: int) -> bytes:
         """See `Folder.read`."""
         parts = path.split("/")
-        with self._descend(parts[:-1]) as parent:
+        with self._descend(parts[:-1], path) as parent:
             return _read_file(parent, parts[-1], path, limit).data
 
     def files(self, path: str, limits: Limits) -> list[BundleFile]:
         """See `Folder.files`."""
-        with self._descend(path.split("/") if path else []) as folder:
+        with self._descend(path.split("/") if path else [], path) as folder:
             found: list[BundleFile] = []
             left = limits.bytes
             for file in _walk(folder, "", left, 0):
@@ -104,12 +104,21 @@ class RootFolder:
             return found
 
     @contextmanager
-    def _descend(self, parts: list[str]) -> Iterator[int]:
+    def _descend(self, parts: list[str], whole: str) -> Iterator[int]:
         """Opens a folder below the root, one part at a time, so that no link is followed."""
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FolderError("missing", whole) from None
         try:
             for count, part in enumerate(parts, start=1):
-                inner = _open_folder(descriptor, part, "/".join(parts[:count]))
+                try:
+                    inner = _open_folder(descriptor, part, "/".join(parts[:count]))
+                except FolderError as error:
+                    # What was asked for does not exist, whichever part is not there.
+                    if error.refusal == "missing":
+                        raise FolderError("missing", whole) from None
+                    raise
                 os.close(descriptor)
                 descriptor = inner
             yield descriptor

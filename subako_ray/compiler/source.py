@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -16,14 +17,6 @@ class Span(NamedTuple):
     path: str
     start: int
     end: int
-
-    def covers(self, other: Span) -> bool:
-        """Says whether the other place lies within this one."""
-        return self.path == other.path and self.start <= other.start and other.end <= self.end
-
-    def overlaps(self, other: Span) -> bool:
-        """Says whether the two places share a character."""
-        return self.path == other.path and self.start < other.end and other.start < self.end
 
 
 class Position(NamedTuple):
@@ -72,10 +65,26 @@ class Source:
 
     def hiding(self, secrets: tuple[Span, ...]) -> Source:
         """Returns the source with more places hidden."""
-        merged: list[Span] = []
-        for span in sorted({*self.secrets, *secrets}):
-            if merged and span.start <= merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=max(merged[-1].end, span.end))
-            else:
-                merged.append(span)
-        return replace(self, secrets=tuple(merged))
+        return replace(self, secrets=tuple(merged([*self.secrets, *secrets])))
+
+    def hidden(self, span: Span) -> list[Span]:
+        """Returns the hidden places that share a character with a place."""
+        return overlapping(self.secrets, span)
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Returns the places of one source in order, those that touch made one."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and span.start <= found[-1].end:
+            found[-1] = found[-1]._replace(end=max(found[-1].end, span.end))
+        else:
+            found.append(span)
+    return found
+
+
+def overlapping(spans: Sequence[Span], place: Span) -> list[Span]:
+    """Returns which of the places, in order and apart, share a character with another."""
+    first = bisect_right(spans, place.start, key=lambda span: span.end)
+    last = bisect_left(spans, place.end, key=lambda span: span.start)
+    return list(spans[first:last])

@@ -11,7 +11,7 @@ from subako_ray.compiler.source import Source, Span
 from subako_ray.schema.printable import printable
 
 _TAB: Final = "    "
-_COLUMNS: Final = 140
+_CHARACTERS: Final = 140
 _BEFORE: Final = 40
 _CUT: Final = "…"
 
@@ -33,35 +33,27 @@ def snippet(source: Source, line: Span, place: Span) -> Snippet:
         line: the line's place.
         place: what to point at; what of it is on other lines is left out.
     """
-    cells = _cells(source, line)
+    shown = _window(line, place)
+    lead = _CUT if shown.start > line.start else ""
+    tail = _CUT if shown.end < line.end else ""
+    cells = _cells(source, shown)
     widths = [sum(_width(character) for character in cell) for cell in cells]
-    first = min(max(place.start - line.start, 0), len(cells))
-    last = min(max(place.end - line.start, first), len(cells))
-    start = sum(widths[:first])
-    end = max(start + sum(widths[first:last]), start + 1)
-    if sum(widths) <= _COLUMNS:
-        return Snippet(text="".join(cells), start=start, end=end)
-    return _cut(cells, widths, start, end)
-
-
-def _cut(cells: list[str], widths: list[int], start: int, end: int) -> Snippet:
-    left = max(start - _BEFORE, 0)
-    shown: list[str] = []
-    column = offset = 0
-    for cell, width in zip(cells, widths, strict=True):
-        if column < left:
-            offset = column + width
-        elif column + width <= left + _COLUMNS:
-            shown.append(cell)
-        column += width
-    lead = _CUT if left else ""
-    tail = _CUT if column > left + _COLUMNS else ""
-    shift = len(lead) - offset
+    first = min(max(place.start - shown.start, 0), len(cells))
+    last = min(max(place.end - shown.start, first), len(cells))
+    start = len(lead) + sum(widths[:first])
     return Snippet(
-        text=lead + "".join(shown) + tail,
-        start=start + shift,
-        end=min(end + shift, len(lead) + _COLUMNS),
+        text=lead + "".join(cells) + tail,
+        start=start,
+        end=max(start + sum(widths[first:last]), start + 1),
     )
+
+
+def _window(line: Span, place: Span) -> Span:
+    """What is shown of a line: all of it, or what is around the place when it is long."""
+    if line.end - line.start <= _CHARACTERS:
+        return line
+    start = max(line.start, min(place.start, line.end) - _BEFORE)
+    return Span(line.path, start, min(start + _CHARACTERS, line.end))
 
 
 def _cells(source: Source, line: Span) -> list[str]:
@@ -70,9 +62,7 @@ def _cells(source: Source, line: Span) -> list[str]:
         _TAB if character == "\t" else printable(character)
         for character in source.text[line.start : line.end]
     ]
-    for secret in source.secrets:
-        if not secret.overlaps(line):
-            continue
+    for secret in source.hidden(line):
         first = max(secret.start - line.start, 0)
         last = min(secret.end - line.start, len(cells))
         cells[first:last] = [MASK, *[""] * (last - first - 1)]
