@@ -396,7 +396,7 @@ def rights(host_pid: int) -> dict[str, str]:
         "real-time": attempt(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))),
         "core limit": str(resource.getrlimit(resource.RLIMIT_CORE)),
         "terminal": str([number for number in range(3) if os.isatty(number)]),
-        "is a session of its own": str(os.getsid(0) in (0, os.getpid())),
+        "is a session of its own": str(os.getsid(0) == os.getpid()),
         "standard input": "null or pipe"
         if stat.S_ISFIFO(os.fstat(0).st_mode) or os.fstat(0).st_rdev == os.makedev(1, 3)
         else "something else",

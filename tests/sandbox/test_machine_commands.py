@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,9 @@ async def test_b1_a_background_process_does_not_hold_its_command_and_lives_on(
 
 
 async def test_b1_standard_input_is_empty(machine: Machine) -> None:
-    result = await run(machine, 'read x; echo "$?[$x]"')
-    assert result.stdout == b"1[]\n"
+    # The first process's own input would look empty, too.
+    result = await run(machine, 'read x; echo "$?[$x]"; readlink /proc/$$/fd/0')
+    assert result.stdout == b"1[]\n/dev/null\n"
 
 
 async def test_b1_nothing_of_a_command_survives_its_time_limit(machine: Machine) -> None:
@@ -90,6 +92,8 @@ async def test_b1_nothing_of_a_command_survives_its_time_limit(machine: Machine)
     result = await run(
         machine,
         "sleep 31415 & (setsid sleep 31415 &); setsid bash -c '(sleep 31415 & wait)' & "
+        # By the session alone, and by descent alone.
+        "(env -i sleep 31415 &); env -i setsid sleep 31415 & "
         "trap '' TERM INT HUP; echo before; sleep 31415",
         timeout_seconds=1,
     )
@@ -155,6 +159,12 @@ async def test_the_last_output_of_a_shell_is_never_lost(machine: Machine) -> Non
     for size in (65_536, 1_000_000):
         result = await run(machine, f"head -c {size} /dev/zero", output_bytes=1_000_000)
         assert result.stdout == bytes(size)
+
+
+async def test_a_writer_that_is_just_finishing_is_waited_for(machine: Machine) -> None:
+    # On a loaded host one may come too late; without any wait each one does.
+    seen = [(await run(machine, "(sleep 0.02; echo late) & echo early")).stdout for _ in range(5)]
+    assert b"early\nlate\n" in seen
 
 
 async def test_what_ended_a_command_is_told_apart(machine: Machine) -> None:
@@ -292,6 +302,22 @@ async def test_a_shell_that_finds_no_room_is_a_result(machine: Machine) -> None:
     with pytest.raises(asyncio.CancelledError):
         await filling
     assert (await run(machine, "echo room")).stdout == b"room\n"
+
+
+@pytest.mark.parametrize("limit", ["NOFILE", "AS", "DATA", "STACK", "CPU", "NPROC", "FSIZE"])
+async def test_a_crippled_first_process_costs_its_own_machine_at_most(
+    jailer: Jailer, machine: Machine, limit: str
+) -> None:
+    """The kernel lets equals of a process lower its limits; nobody may have to wait for it."""
+    cripple = f"import resource; resource.prlimit(1, resource.RLIMIT_{limit}, (0, 0))"
+    async with asyncio.timeout(30):
+        with suppress(MachineLost):
+            assert (await run(machine, f"python3 -I -S -c '{cripple}'")).stderr == b""
+            await run(machine, "yes | head -c 1000000", output_bytes=1_000_000)
+        await machine.close()
+    other = await Machine.start(jailer, LIMITS)
+    assert (await run(other, "echo on")).stdout == b"on\n"
+    await other.close()
 
 
 async def test_a_memory_bomb_ends_alone(machine: Machine) -> None:

@@ -207,7 +207,6 @@ class Machine:
         self.streams: dict[int, Stream] = {}
         self.background: deque[Stream] = deque()
         self.shell = next(path for path in SHELLS if os.access(path, os.X_OK))
-        self.nothing = os.open(os.devnull, os.O_RDWR)
         self.process_limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         self.wake, wake_writer = os.pipe()
         self.poll = select.poll()
@@ -325,7 +324,6 @@ class Machine:
                     [self.shell, "-c", "--", text],
                     {**os.environ, MARKER: str(number)},
                     file_actions=[
-                        (os.POSIX_SPAWN_DUP2, self.nothing, 0),
                         (os.POSIX_SPAWN_DUP2, out_writer, 1),
                         (os.POSIX_SPAWN_DUP2, err_writer, 2),
                     ],
