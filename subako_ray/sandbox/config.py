@@ -31,6 +31,8 @@ MEBIBYTE: Final = 1 << 20
 BACKSTOP_SECONDS: Final = 5
 """How much later than the jailer nsjail ends a jail; it comes to it only if the jailer hangs."""
 
+UINT32_MAX: Final = (1 << 32) - 1
+
 TEMPORARY_INODES: Final = 16_384
 SHARED_MEMORY_BYTES: Final = 16 * MEBIBYTE
 STACK_MIB: Final = 8
@@ -166,7 +168,7 @@ def _limits(spec: JailSpec, facts: HostFacts) -> dict[str, object]:
         else {"rlimit_cpu_type": "VALUE", "rlimit_cpu": limits.cpu_seconds}
     )
     return {
-        "time_limit": 0 if wall is None else math.ceil(wall) + BACKSTOP_SECONDS,
+        "time_limit": 0 if wall is None else min(math.ceil(wall) + BACKSTOP_SECONDS, UINT32_MAX),
         **space,
         **processor,
         "rlimit_core_type": "VALUE",

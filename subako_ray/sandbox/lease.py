@@ -224,11 +224,13 @@ async def _request(control: socket.socket, spec: JailSpec) -> _Ends:
         own.pop_all()
     try:
         answer = await ends.lease_reader.readline()
-        if answer == STARTED:
-            return ends
+    except OSError:
+        answer = b""
     except BaseException:
         ends.close()
         raise
+    if answer == STARTED:
+        return ends
     ends.close()
     if not answer:
         raise JailUnavailable("the jailer did not take the request", "run `subako doctor`")
@@ -260,14 +262,19 @@ async def _writable(control: socket.socket) -> None:
 
 async def _connect(lease: socket.socket, stdin: FileIO, stdout: FileIO) -> _Ends:
     loop = asyncio.get_running_loop()
-    lease_reader, lease_writer = await asyncio.open_unix_connection(sock=lease)
     stdout_reader = asyncio.StreamReader()
-    stdout_transport, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(stdout_reader), stdout
-    )
-    stdin_transport, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdin
-    )
+    with contextlib.ExitStack() as undo:
+        # A transport must leave the loop before its descriptor is closed.
+        lease_reader, lease_writer = await asyncio.open_unix_connection(sock=lease)
+        undo.callback(lease_writer.transport.abort)
+        stdout_transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdout_reader), stdout
+        )
+        undo.callback(stdout_transport.close)
+        stdin_transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stdin
+        )
+        undo.pop_all()
     return _Ends(
         lease_reader=lease_reader,
         lease_writer=lease_writer,

@@ -9,6 +9,10 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from typing import Final
+
+WAIT_SECONDS: Final = 3600.0
+"""More than this at once the kernel does not take; whoever waits longer waits again."""
 
 
 class Poller:
@@ -43,7 +47,7 @@ class Poller:
 
     def wait(self, timeout_seconds: float | None) -> None:
         """Waits for anything, at most so long, and calls back."""
-        timeout = -1.0 if timeout_seconds is None else max(0.0, timeout_seconds)
+        timeout = -1.0 if timeout_seconds is None else min(max(0.0, timeout_seconds), WAIT_SECONDS)
         for descriptor, _ in self._epoll.poll(timeout):
             # An earlier callback of this round may have closed it.
             callback = self._callbacks.get(descriptor)

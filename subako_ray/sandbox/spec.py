@@ -35,6 +35,9 @@ SYSTEM_FOLDERS: Final = frozenset(
 )
 """Top folders of a jail that only the base system fills."""
 
+LEAST_MEMORY_BYTES: Final = 8 << 20
+"""nsjail and the jail's file systems count too, and need a few MiB."""
+
 INTERPRETER_TARGET: Final = "/opt/python"
 """Where the jail's interpreter lies if the host's is not below `/usr`."""
 
@@ -92,6 +95,8 @@ class JailLimits:
             unset = value is None and name in {"wall_seconds", "cpu_seconds"}
             if not unset and not 0 < value < 1 << 62:
                 raise ValueError(f"`{name}` must be positive and finite, not `{value}`")
+        if self.memory_bytes < LEAST_MEMORY_BYTES:
+            raise ValueError(f"`memory_bytes` must be at least {LEAST_MEMORY_BYTES}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
