@@ -49,7 +49,20 @@ class Jail:
         unenforced: tuple[str, ...],
         poller: Poller,
         reap: Callable[[], None],
+        orphans: Callable[[], set[int]],
     ) -> None:
+        """Takes what was made for it.
+
+        Args:
+            lease: the worker's hold on it; the report goes there.
+            spawned: its nsjail, which waits for its configuration.
+            leaf: its cgroup, on hosts that have them.
+            limits: those that the jailer itself holds it to.
+            unenforced: for the report.
+            poller: where it waits.
+            reap: notices which nsjails have ended.
+            orphans: finds processes of jails whose nsjail has ended.
+        """
         self.process_id = spawned.process_id
         self.state: State = "running"
         self._lease = lease
@@ -58,6 +71,7 @@ class Jail:
         self._unenforced = unenforced
         self._poller = poller
         self._reap = reap
+        self._orphans = orphans
         self._started = time.monotonic()
         self._ended: float | None = None
         self._stopped: Literal["timed_out", "killed"] | None = None
@@ -77,6 +91,11 @@ class Jail:
         poller.watch(lease.fileno(), self._on_lease)
         poller.watch(self._log_descriptor, self._on_log)
         poller.watch(self._stderr_descriptor, self._on_stderr)
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether its nsjail has ended, so that another process may have its number."""
+        return self._ended is not None
 
     @property
     def wake(self) -> float | None:
@@ -136,6 +155,9 @@ class Jail:
         if self._ended is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process_id, signal.SIGKILL)
+        for process_id in self._orphans():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
         if self._leaf is not None:
             self._leaf.kill()
         self._wake = time.monotonic() + self._sweep_seconds
@@ -143,8 +165,12 @@ class Jail:
 
     def _clear(self, now: float) -> None:
         if self._leaf is None:
-            self._report()
-            self._finish()
+            # Whose they are is not known; none may be left when a jail is reported as gone.
+            if not self._orphans() or now >= self._give_up:
+                self._report()
+                self._finish()
+            else:
+                self._kill()
             return
         if not self._leaf.processes():
             # The counters go with the leaf, and only now is there nothing that could add to them.
@@ -172,7 +198,7 @@ class Jail:
         judgement = judge(
             Evidence(stopped=self._stopped, log=bytes(self._log), memory_kills=memory_kills)
         )
-        left = self._leaf.processes() if self._leaf is not None else set()
+        left = self._orphans() if self._leaf is None else self._leaf.processes()
         ended = self._ended
         report = JailReport(
             verdict=judgement.verdict,

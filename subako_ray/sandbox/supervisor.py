@@ -6,7 +6,6 @@ import array
 import contextlib
 import json
 import os
-import signal
 import socket
 import time
 from pathlib import Path
@@ -35,7 +34,7 @@ class Supervisor:
     def __init__(self, control: socket.socket, host: Host) -> None:
         self._control = control
         self._host = host
-        self._jails: dict[int, Jail] = {}
+        self._jails: list[Jail] = []
         self._poller = Poller(self._reap)
         self._closing: float | None = None
         self._dying: list[Leaf] = []
@@ -49,12 +48,12 @@ class Supervisor:
             (self._jails or self._dying) and time.monotonic() < self._closing
         ):
             now = time.monotonic()
-            for jail in list(self._jails.values()):
+            for jail in list(self._jails):
                 if jail.wake is not None and jail.wake <= now:
                     jail.on_time(now)
             self._dying = [leaf for leaf in self._dying if not leaf.remove()]
-            self._jails = {pid: jail for pid, jail in self._jails.items() if jail.state != "gone"}
-            wakes = [jail.wake for jail in self._jails.values() if jail.wake is not None]
+            self._jails = [jail for jail in self._jails if jail.state != "gone"]
+            wakes = [jail.wake for jail in self._jails if jail.wake is not None]
             if self._dying:
                 wakes.append(time.monotonic() + DYING_SWEEP_SECONDS)
             if self._closing is not None:
@@ -74,7 +73,7 @@ class Supervisor:
         if not data:
             self._poller.forget(self._control.fileno())
             self._closing = time.monotonic() + CLOSING_SECONDS
-            for jail in list(self._jails.values()):
+            for jail in list(self._jails):
                 jail.stop("killed")
             return
         if len(descriptors) != REQUEST_DESCRIPTORS:
@@ -116,8 +115,9 @@ class Supervisor:
             unenforced=self._host.unenforced,
             poller=self._poller,
             reap=self._reap,
+            orphans=self._orphans,
         )
-        self._jails[spawned.process_id] = jail
+        self._jails.append(jail)
         jail.configure(json.dumps(nsjail_config(spec, self._host.facts, sources)).encode())
         self._host.stage.trim()
 
@@ -157,16 +157,13 @@ class Supervisor:
                 return
             if process_id == 0:
                 return
-            jail = self._jails.get(process_id)
-            if jail is not None:
-                self._kill_orphans()
-                jail.on_reaped()
+            for jail in self._jails:
+                if jail.process_id == process_id and not jail.is_reaped:
+                    jail.on_reaped()
 
-    def _kill_orphans(self) -> None:
-        """Kills what nsjail left: its orphans become children of this process."""
-        for process_id in _children() - self._jails.keys():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process_id, signal.SIGKILL)
+    def _orphans(self) -> set[int]:
+        """Finds processes that nsjail left: they became children of this process."""
+        return _children() - {jail.process_id for jail in self._jails if not jail.is_reaped}
 
 
 def _children() -> set[int]:
