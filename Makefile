@@ -33,7 +33,8 @@ check: environment  ## format, lint, types, import layers, generated files
 
 accept: environment  ## rewrite golden files, snapshots and generated files from what the code does now
 	$(PYTHON_BIN) -m scripts.generate
-	SUBAKO_ACCEPT=1 $(PYTHON_BIN) -m pytest -q --snapshot-update $(ARGS)
+	SUBAKO_ACCEPT=1 $(PYTHON_BIN) -m pytest -q --snapshot-update $(ARGS) \
+	  $$(grep -rlE 'SUBAKO_ACCEPT|snapshot' --include='test_*.py' tests)
 
 bench: environment  ## the project's figures beside their peers', one JSON line each
 	@$(PYTHON_BIN) -m benchmarks $(if $(ONLY),--only "$(ONLY)")
