@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from deployment import Site
+from processes import appeared, descendants, gone, processes_of
 from session_bench import make_plan
 
 from subako_ray.cli.compile import bundle_file
@@ -86,35 +86,6 @@ SANDBOX = SandboxPlanGrant(
     default_policy="allow",
     tools=(plan_tool("sandbox", "build", "exec", "allow", input_schema=SANDBOX_EXEC.input_schema),),
 )
-
-
-def processes_of(marker: str) -> list[int]:
-    """Processes of this machine that have the marker among their arguments."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if marker.encode() in words and b"/bin/sleep" in words:
-            found.append(int(folder.name))
-    return found
-
-
-async def gone(marker: str, seconds: float = 10) -> bool:
-    """Waits (bounded) until no process has the marker."""
-    async with asyncio.timeout(seconds):
-        while processes_of(marker):
-            await asyncio.sleep(0.02)
-    return True
-
-
-async def appeared(marker: str, count: int, seconds: float = 20) -> bool:
-    """Waits (bounded) until so many processes have the marker."""
-    async with asyncio.timeout(seconds):
-        while len(processes_of(marker)) < count:
-            await asyncio.sleep(0.02)
-    return True
 
 
 async def session_of(site: Site, *grants: PlanGrant) -> SessionHandle:
@@ -231,17 +202,6 @@ async def test_a_bundle_that_is_not_what_its_digest_says_is_refused(site: Site) 
             )
         )
     assert refused.value.code == "invalid_request"
-
-
-def descendants(pid: int) -> dict[int, str]:
-    """Command lines of all processes below one, by pid."""
-    found: dict[int, str] = {}
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            with contextlib.suppress(OSError):
-                found[child] = Path(f"/proc/{child}/cmdline").read_bytes().decode(errors="replace")
-            found |= descendants(child)
-    return found
 
 
 @pytest.mark.parametrize(

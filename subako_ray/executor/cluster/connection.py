@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
+import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +24,8 @@ from subako_ray.sandbox.spec import IsolationSettings
 NAMESPACE: Final = "subako"
 _OBJECT_STORE_BYTES: Final = 128 * 1024 * 1024
 _CALLS_AT_ONCE: Final = 10_000
+_REACH_SECONDS: Final = 5
+_TOKEN_FILE: Final = Path.home() / ".ray" / "auth_token"
 
 
 class Cluster:
@@ -48,32 +52,12 @@ class Cluster:
         Raises:
             ExecutorError: `internal` when the cluster cannot be reached or an actor cannot start.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        logging.getLogger("ray").setLevel(logging.ERROR)
-        try:
-            if address is None:
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE_BYTES,
-                    namespace=NAMESPACE,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                )
-            else:
-                ray.init(
-                    address=address,
-                    namespace=NAMESPACE,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                )
-        except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
-            where = "start here" if address is None else f"be joined at `{address}`"
-            raise ExecutorError(
-                "internal",
-                f"Ray could not {where} ({type(error).__name__})",
-                "see `ray status`; a cluster's token is read from RAY_AUTH_TOKEN_PATH",
-            ) from None
+        if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
+            _make_token_file(_TOKEN_FILE)
+        if address is None:
+            _start_here()
+        else:
+            await _join(address)
         # Whoever shares a cluster shares actors only when they share the state folder as well.
         mark = hashlib.sha256(f"{state}\0{sorted(asdict(settings).items())}".encode()).hexdigest()[
             :12
@@ -122,3 +106,52 @@ class Cluster:
                 except RayError:
                     continue
         ray.shutdown()
+
+
+def _start_here() -> None:
+    _init(
+        "Ray could not start here",
+        address="local",
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+    )
+
+
+async def _join(address: str) -> None:
+    # Ray itself waits for minutes for a cluster that is not there.
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal():
+        try:
+            async with asyncio.timeout(_REACH_SECONDS):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            writer.close()
+        except (OSError, TimeoutError, OverflowError):
+            raise ExecutorError("internal", f"nothing answers at `{address}`") from None
+    _init(f"Ray could not be joined at `{address}`", address=address)
+
+
+def _init(failure: str, **options: Any) -> None:
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        ray.init(namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (RuntimeError, ValueError, OSError, RayError) as error:
+        raise ExecutorError(
+            "internal",
+            f"{failure} ({type(error).__name__})",
+            "is it running, and is its token in RAY_AUTH_TOKEN_PATH or `~/.ray/auth_token`?",
+        ) from None
+
+
+def _make_token_file(path: Path) -> None:
+    """Makes the file with the cluster's token private, before Ray makes it readable to all.
+
+    Whoever has the token runs code on the cluster.
+    """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        path.chmod(0o600)
+        return
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
