@@ -111,8 +111,8 @@ class LeafV2(Leaf):
         """See `Leaf.limit`."""
         (folder,) = self.folders
         _write(folder / "memory.max", str(memory_bytes))
-        # A jail that lost one process to its limit is broken: the kernel ends all of it.
-        _write(folder / "memory.oom.group", "1")
+        # `memory.oom.group` stays 0, as version 1 has it: a sandbox outlives one hungry command, and
+        # a function call that lost any process is judged by the leaf's count of kills.
         if (folder / "memory.swap.max").exists():
             _write(folder / "memory.swap.max", "0")
         if (folder / "pids.max").exists():
