@@ -143,11 +143,11 @@ def _unknown_key(place: Place, whole: str) -> Diagnostic:
     known = list(place.owner.model_fields)
     guess = _meant(place)
     fix = None
-    if {"path", "skill_id"} <= place.siblings:
+    if place.has_sibling("path") and place.has_sibling("skill_id"):
         help_text = "keep `path` alone, or `skill_id` with `version`"
     elif guess is not None:
         help_text = f"did you mean {quoted(guess)}?"
-        fix = Fix(span=span, replacement=guess) if guess not in place.siblings else None
+        fix = Fix(span=span, replacement=guess) if not place.has_sibling(guess) else None
     else:
         help_text = f"write {choice(known)}"
     where = describe(_parent(place), whole)

@@ -19,10 +19,11 @@ from subako_ray.compiler.diagnostic import Report
 from subako_ray.compiler.folder import Folder, FolderError, RootFolder
 from subako_ray.compiler.function_package import LoadedPackage, load_package
 from subako_ray.compiler.prompt import load_prompt
-from subako_ray.compiler.read_text import decode, parse
+from subako_ray.compiler.read_text import Text, decode, parse
 from subako_ray.compiler.refusals import refused
 from subako_ray.compiler.resolve import Loaded, resolve
 from subako_ray.compiler.skill import LoadedSkill, load_skill
+from subako_ray.compiler.source import Source
 from subako_ray.compiler.tree import Mapping as MappingNode
 from subako_ray.compiler.tree import Node, string
 from subako_ray.schema import limits
@@ -69,7 +70,7 @@ def compile_manifest(path: str, folder: Folder) -> CompiledVersion | Report:
         FolderError: the manifest itself cannot be read.
     """
     compilation = Compilation(folder=folder, base=path.rpartition("/")[0])
-    source, unreadable = decode(path, folder.read(path, limits.MANIFEST_BYTES))
+    source, unreadable = _read(folder, path)
     if unreadable is not None:
         compilation.add_source(source)
         compilation.add(unreadable)
@@ -100,6 +101,16 @@ def compile_manifest(path: str, folder: Folder) -> CompiledVersion | Report:
         plan=resolve(checked.value, loaded),
         bundles={bundle.digest: bundle.data for bundle in bundles},
     )
+
+
+def _read(folder: Folder, path: str) -> Text:
+    try:
+        return decode(path, folder.read(path, limits.MANIFEST_BYTES))
+    except FolderError as error:
+        if error.refusal != "too_large":
+            raise
+        source = Source(path=path, text="")
+        return Text(source, refused(error, source.span(0, 0)))
 
 
 def _prompt_node(tree: Node) -> Node | None:

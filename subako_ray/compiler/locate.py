@@ -33,12 +33,10 @@ class Place:
     annotation: Any = Any
     owner: type[BaseModel] | None = None
 
-    @property
-    def siblings(self) -> frozenset[str]:
-        """The keys of the mapping that the node is a value of."""
+    def has_sibling(self, key: str) -> bool:
+        """Says whether the mapping that the node is a value of has this key."""
         parent = self.parents[-1] if self.parents else None
-        entries = parent.entries if isinstance(parent, Mapping) else ()
-        return frozenset(entry.name for entry in entries)
+        return isinstance(parent, Mapping) and parent.entry(key) is not None
 
 
 def locate(model: type[BaseModel], tree: Node, location: Route) -> Place:

@@ -75,6 +75,7 @@ class _Reader:
             if self._peek() != '"':
                 self._refuse("a key between double quotes was expected")
             name = self._string()
+            self._nodes += 1
             key = self._since(key_start)
             self._skip_blanks()
             self._expect(":", "`:` after the key")

@@ -66,7 +66,7 @@ def parse(source: Source) -> Parsed:
     if source.text.lstrip(" \t\r\n").startswith("{"):
         parsed = read_json(source)
         # YAML's flow style begins with `{` as well.
-        if parsed.tree is not None:
+        if parsed.tree is not None or parsed.diagnostics[-1].rule != "invalid-syntax":
             return parsed
     return parse_yaml(source)
 

@@ -64,6 +64,6 @@ def _words(error: FolderError) -> _Words:
         case "not_a_folder":
             return _Words("file-not-found", f"{path} is not a folder", None)
         case "too_large":
-            return _Words("too-large", f"{path} is too large", None)
+            return _Words("too-large", f"{path} is larger than {limits.MANIFEST_BYTES} bytes", None)
         case _:
             assert_never(error.refusal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from subako_ray.compiler.source import Span
@@ -44,10 +44,15 @@ class Mapping:
 
     span: Span
     entries: tuple[Entry, ...]
+    _by_name: dict[str, Entry] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name = {entry.name: entry for entry in self.entries}
+        object.__setattr__(self, "_by_name", by_name)
 
     def entry(self, name: str) -> Entry | None:
         """Returns the entry of this name, if there is one."""
-        return next((entry for entry in self.entries if entry.name == name), None)
+        return self._by_name.get(name)
 
     def get(self, name: str) -> Node | None:
         """Returns the value of this key, if there is one."""

@@ -7,7 +7,7 @@ from typing import Final
 # The manifest.
 MANIFEST_BYTES: Final = 4 * 1024 * 1024
 MANIFEST_DEPTH: Final = 64
-MANIFEST_NODES: Final = 200_000
+MANIFEST_NODES: Final = 100_000
 SYSTEM_PROMPT_CHARACTERS: Final = 262_144
 VAULTS_PER_SESSION: Final = 10
 
