@@ -23,6 +23,7 @@ from subako_ray.schema.events import (
     ApprovalRequested,
     CallEnded,
     CallRequested,
+    CatalogueChanged,
     FormRefused,
     FormRequested,
     Record,
@@ -71,6 +72,8 @@ class Conductor:
         ]
         cancelled = True
         try:
+            # The transcript opens with the session and its tools.
+            await self._shown.wait()
             for entry in entries:
                 await self._make(entry)
             cancelled = False
@@ -106,6 +109,8 @@ class Conductor:
 
     def _react(self, record: Record) -> None:
         match record.event:
+            case CatalogueChanged() if self._entry is None:
+                self._shown.set()
             case CallRequested(call_id=call_id):
                 self._call_id = call_id
             case ApprovalRequested(call_id=call_id) if call_id == self._call_id:
