@@ -109,7 +109,7 @@ def compile_or_fail(version: Path, root: Path | str | None) -> CompiledVersion |
     except FolderError as error:
         raise CommandError(_refusal(error, version, root), code=ExitCode.USAGE) from None
     except OSError as error:
-        name = printable(os.fspath(error.filename or version))
+        name = printable(str(error.filename or version))
         raise CommandError(f"`{name}` cannot be read: {os.strerror(error.errno or 0)}") from None
 
 

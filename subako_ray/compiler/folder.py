@@ -141,11 +141,12 @@ def _read_file(parent: int, name: str, path: str, limit: int) -> BundleFile:
         descriptor = os.open(name, flags, dir_fd=parent)
     except OSError as error:
         raise _refused(error, parent, name, path, "not_a_file") from None
-    with open(descriptor, "rb") as file:
+    with _closing(descriptor):
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise FolderError("not_a_file", path)
-        data = file.read(max(limit, 0) + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(max(limit, 0) + 1)
     if len(data) > limit:
         raise FolderError("too_large", path)
     return BundleFile(path=path, data=data, executable=bool(status.st_mode & stat.S_IXUSR))

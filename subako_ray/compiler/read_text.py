@@ -53,9 +53,6 @@ def decode(path: str, data: bytes) -> Text:
         source = hide_known_shapes(Source(path=path, text=data.decode(errors="replace")))
         offset = len(data[: error.start].decode())
         return Text(source, _not_text(source, offset, "a byte here is not UTF-8"))
-    if (found := _UNPRINTABLE.search(source.text)) is not None:
-        message = f"the control character U+{ord(found.group()):04X} cannot stand in a file"
-        return Text(source, _not_text(source, found.start(), message))
     return Text(source, None)
 
 
@@ -73,6 +70,9 @@ def parse(source: Source) -> Parsed:
 
 def parse_yaml(source: Source) -> Parsed:
     """Reads YAML."""
+    if (found := _UNPRINTABLE.search(source.text)) is not None:
+        message = f"the control character U+{ord(found.group()):04X} cannot stand in YAML"
+        return Parsed(None, (_not_text(source, found.start(), message),))
     # The YAML parser takes a tenth of a second to import; JSON does without.
     from subako_ray.compiler.read_yaml import read_yaml
 
@@ -84,5 +84,5 @@ def _not_text(source: Source, offset: int, message: str) -> Diagnostic:
         "invalid-syntax",
         message,
         source.span(offset, offset + 1),
-        help="save the file as UTF-8 text",
+        help="save the file as UTF-8 text without control characters",
     )
