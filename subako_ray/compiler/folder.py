@@ -159,8 +159,6 @@ def _walk(folder: int, prefix: str, left: int, depth: int) -> Iterator[BundleFil
         entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
         path = f"{prefix}{entry.name}"
-        if entry.is_symlink():
-            raise FolderError("link", path)
         if entry.is_dir(follow_symlinks=False):
             if entry.name in SKIPPED_FOLDERS:
                 continue

@@ -39,6 +39,7 @@ PLACES = {
     "wrong-value": "builtins: ['{}']\n",
     "wrong-kind": "mcp: '{}'\n",
     "url": "mcp: [{{name: a, url: 'https://h/?x={}', default_policy: deny}}]\n",
+    "cut-name": f"mcp: [{{{{name: '{'x' * 60} {{}}', no: 1}}}}]\n",
     "twice": "agent: ['{0}', '{0}']\n",
 }
 

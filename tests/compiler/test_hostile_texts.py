@@ -14,7 +14,9 @@ from manifest_bench import MODEL, View, compiled, lines, refused
 
 from subako_ray.compiler import Report, compile_manifest
 from subako_ray.compiler.diagnostic import FORMATS
+from subako_ray.compiler.read_text import decode, parse
 from subako_ray.compiler.render import render
+from subako_ray.compiler.tree import to_data
 
 
 def test_y1_a_key_that_stands_twice_is_shown_with_both_lines(tmp_path: Path) -> None:
@@ -136,6 +138,20 @@ def test_y4_a_byte_order_mark_crlf_and_escaped_pairs_are_read(tmp_path: Path) ->
     model = b'\xef\xbb\xbf{"model": {"format": "anthropic", "model": "m", "max_tokens": 1}, '
     json = model + b'"agent": "\\ud83d\\ude00"}'
     assert compiled(tmp_path, json, "version.json").plan.agent == "\N{GRINNING FACE}"
+
+
+def test_scalars_are_those_of_the_yaml_1_2_core_schema() -> None:
+    text = (
+        "[~, null, Null, '', True, FALSE, yes, No, on, 1, -01, +2, 0o17, 0x1F, 0b1, 1_000, 1.5, .5,"
+        " 1e3, 1., 2026-01-01, 12:30, '1', =, .5.5]"
+    )
+    parsed = parse(decode("a.yaml", text.encode()).source)
+
+    assert parsed.tree is not None
+    assert to_data(parsed.tree) == [
+        *(None, None, None, "", True, False, "yes", "No", "on", 1, -1, 2, 15, 31, "0b1", "1_000"),
+        *(1.5, 0.5, 1000.0, 1.0, "2026-01-01", "12:30", "1", "=", ".5.5"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["version.yaml", "version.json"])
