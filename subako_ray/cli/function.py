@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import assert_never
+from typing import assert_never, get_args
 
 from pydantic import ValidationError
 
@@ -33,7 +33,7 @@ from subako_ray.sandbox.function import (
     Refused,
 )
 from subako_ray.sandbox.lease import Jailer
-from subako_ray.sandbox.spec import IsolationSettings, JailUnavailable
+from subako_ray.sandbox.spec import IsolationSettings, JailUnavailable, LimitsMode
 from subako_ray.schema import limits
 from subako_ray.schema.bundle import BundleError, BundleFile, pack, unpack
 from subako_ray.schema.canonical import CanonicalError, canonical_bytes, parse_json
@@ -82,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=limits.FUNCTION_MEMORY_MIB,
         help="memory the program may use (default: %(default)s)",
     )
+    build.add_argument(
+        "--limits",
+        choices=get_args(LimitsMode),
+        default="enforced",
+        help="what to do where this host cannot enforce a limit of a jail (default: refuse)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -97,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
                 FunctionLimits(
                     timeout_seconds=arguments.timeout_seconds, memory_mib=arguments.memory_mib
                 ),
+                IsolationSettings(limits=arguments.limits),
             )
         )
     built = _built(package, _listed(package.name, listing))
@@ -216,9 +223,11 @@ def _as_it_runs(directory: Path, files: list[BundleFile]) -> Iterator[Path]:
         yield folder
 
 
-async def _ask(package: PackageFolder, allowed: FunctionLimits) -> FunctionListing:
+async def _ask(
+    package: PackageFolder, allowed: FunctionLimits, settings: IsolationSettings
+) -> FunctionListing:
     try:
-        jailer = await Jailer.start(IsolationSettings())
+        jailer = await Jailer.start(settings)
         try:
             return await FunctionRunner(jailer).list_tools(package, allowed)
         finally:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from isolation import limits_mode
 
 from subako_ray.cli.main import main
 from subako_ray.sandbox.lease import Jailer
@@ -59,7 +60,7 @@ def package(folder: Path, source: str, **changed: object) -> Path:
 
 
 def build(folder: Path, *options: str) -> int:
-    return main(["function", "build", str(folder), *options])
+    return main(["function", "build", str(folder), "--limits", limits_mode(), *options])
 
 
 def test_build_writes_the_tools_once_and_leaves_them_then(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from deployment import Site
+from isolation import limits_mode
 from processes import appeared, descendants, gone, processes_of
 from session_bench import make_plan
 
@@ -224,7 +225,15 @@ async def test_b8_a_killed_worker_takes_its_jails_with_it(
     plan.write_bytes(make_plan(function_grant(), SANDBOX).to_bytes())
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles" / bundle_file(PACKAGE.digest)).write_bytes(PACKAGE.data)
-    command = [sys.executable, "-m", "subako_ray.cli.main", "run", str(plan)]
+    command = [
+        sys.executable,
+        "-m",
+        "subako_ray.cli.main",
+        "run",
+        str(plan),
+        "--limits",
+        limits_mode(),
+    ]
     options = ["--state", str(tmp_path / "state"), "--call", call, json.dumps(arguments)]
     run = await asyncio.create_subprocess_exec(
         *command, *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT

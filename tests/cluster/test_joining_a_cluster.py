@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from isolation import limits_mode
 from processes import kill_with_descendants
 from session_bench import builtin_grant, make_plan
 
@@ -33,7 +34,15 @@ class Running:
         """Runs one call of a session on a cluster."""
         return subprocess.run(
             [
-                *(sys.executable, "-m", "subako_ray.cli.main", "run", str(self.plan)),
+                *(
+                    sys.executable,
+                    "-m",
+                    "subako_ray.cli.main",
+                    "run",
+                    str(self.plan),
+                    "--limits",
+                    limits_mode(),
+                ),
                 *("--address", address, "--state", str(self.home / state)),
                 *("--call", "builtin__session__name", '{"name":"joined"}'),
             ],

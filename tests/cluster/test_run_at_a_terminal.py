@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from isolation import limits_mode
 from session_bench import builtin_grant, make_plan
 
 from subako_ray.schema.fixed_tools import SANDBOX_EXEC
@@ -81,7 +82,7 @@ def test_a_person_decides_answers_and_sees_why_an_answer_does_not_fit(tmp_path: 
     )
     call = "sandbox__build__exec"
     terminal = Terminal(
-        *(sys.executable, "-m", "subako_ray.cli.main", "run", str(plan)),
+        *(sys.executable, "-m", "subako_ray.cli.main", "run", str(plan), "--limits", limits_mode()),
         *("--state", str(tmp_path / "state")),
         *("--call", call, '{"command":"echo allowed"}'),
         *("--call", call, '{"command":"echo never"}'),

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from isolation import limits_mode
 from mcp_servers import OrdersServer, orders_server
 
 from subako_ray.schema.events import CallEnded, CallRequested, Record
@@ -47,6 +48,8 @@ class Shop:
         return self.subako(
             "run",
             str(self.version),
+            "--limits",
+            limits_mode(),
             "--state",
             str(self.state),
             "--vault",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from isolation import isolation, limits_mode
 
 from subako_ray.cli.main import main
 from subako_ray.sandbox.function import Answered, FunctionLimits, FunctionRunner, PackageFolder
 from subako_ray.sandbox.lease import Jailer
-from subako_ray.sandbox.spec import IsolationSettings
 from subako_ray.schema.package import PACKAGE_FILE, FunctionPackage
 
 FOLDER = Path(__file__).parents[2] / "examples" / "support" / "functions" / "receipts"
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[2] / "examples" / "support" / "functions" / "rec
 
 @pytest_asyncio.fixture
 async def runner() -> AsyncIterator[FunctionRunner]:
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     try:
         yield FunctionRunner(jailer)
     finally:
@@ -42,7 +42,7 @@ async def call(runner: FunctionRunner, tool: str, arguments: dict[str, object]) 
 
 
 def test_the_package_file_says_what_the_program_has(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["function", "build", str(FOLDER), "--check"]) == 0
+    assert main(["function", "build", str(FOLDER), "--check", "--limits", limits_mode()]) == 0
     assert "up to date" in capsys.readouterr().out
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from isolation import isolation, require_memory_cgroup
 
 from subako_ray.sandbox.function import (
     Answered,
@@ -21,7 +22,6 @@ from subako_ray.sandbox.function import (
     Refused,
 )
 from subako_ray.sandbox.lease import Jailer
-from subako_ray.sandbox.spec import IsolationSettings
 
 WORKSHOP = PackageFolder(
     path=Path(__file__).parent / "packages" / "workshop",
@@ -35,7 +35,7 @@ VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
 
 @pytest.fixture
 async def runner() -> AsyncIterator[FunctionRunner]:
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     yield FunctionRunner(jailer)
     await jailer.aclose()
 
@@ -231,6 +231,7 @@ async def test_a_program_that_never_answers_meets_the_time_limit(
 async def test_a_memory_bomb_meets_the_memory_limit(
     runner: FunctionRunner, package: PackageFolder
 ) -> None:
+    require_memory_cgroup()
     reply = await broken(
         runner, program(package, "b = bytearray(600 << 20)"), replace(LIMITS, memory_mib=128)
     )

@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import mcp_types
 import pytest
+from isolation import isolation
 from mcp import Client, MCPError
 from mcp.shared.message import SessionMessage
 
 from subako_ray.sandbox.function import FunctionLimits, FunctionRunner, PackageFolder
 from subako_ray.sandbox.lease import Jailer, JailLease
-from subako_ray.sandbox.spec import IsolationSettings
 
 WORKSHOP = PackageFolder(
     path=Path(__file__).parent / "packages" / "workshop",
@@ -51,7 +51,7 @@ async def transport(lease: JailLease) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
 async def test_the_stock_client_lists_calls_and_reads_errors(mode: str) -> None:
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     runner = FunctionRunner(jailer)
     lease = await jailer.acquire(runner.spec(WORKSHOP, FunctionLimits()))
     steps: list[tuple[float, float | None, str | None]] = []

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from isolation import isolation, limits_mode
 
 from subako_ray.sandbox.lease import Jailer
 from subako_ray.sandbox.spec import (
     BindMount,
     FileMount,
-    IsolationSettings,
     JailLimits,
     JailReport,
     JailSpec,
@@ -188,7 +188,7 @@ class Ended:
 
 
 async def run_jail(spec: JailSpec) -> Ended:
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     try:
         lease = await jailer.acquire(spec)
         try:
@@ -363,7 +363,7 @@ async def nothing_left(mark: str) -> None:
 @pytest.mark.parametrize("victim", ["the jailer", "its guardian"])
 async def test_a_jail_dies_with_its_supervisor(victim: str) -> None:
     mark = f"mark-{secrets.token_hex(8)}"
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     try:
         guardian = jailer.process_id
         assert guardian is not None
@@ -390,7 +390,7 @@ from subako_ray.sandbox.lease import Jailer
 from subako_ray.sandbox.spec import IsolationSettings, JailLimits, JailSpec
 
 async def main():
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(IsolationSettings(limits=sys.argv[3]))
     limits = JailLimits(
         wall_seconds=None, memory_bytes=1 << 26, processes=8, cpu_seconds=None,
         file_bytes=1 << 20, open_files=64, temporary_bytes=1 << 20, stderr_bytes=1024,
@@ -408,7 +408,8 @@ asyncio.run(main())
 async def test_a_jail_dies_with_its_worker() -> None:
     mark = f"mark-{secrets.token_hex(8)}"
     worker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", WORKER, HARD_TO_KILL, mark), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", WORKER, HARD_TO_KILL, mark, limits_mode()),
+        stdout=asyncio.subprocess.PIPE,
     )
     assert worker.stdout is not None
     try:

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from isolation import isolation, require_memory_cgroup
 from jail_programs import MEBIBYTE, limits, marked, new_mark, nothing_left, python, status
 
 from subako_ray.sandbox.lease import Jailer, JailLease
 from subako_ray.sandbox.spec import (
     BindMount,
     FileMount,
-    IsolationSettings,
     JailReport,
     JailSpec,
     JailUnavailable,
@@ -26,7 +26,7 @@ UP_THEN_WAIT = "import signal; print('up', flush=True)\nwhile True: signal.pause
 
 @pytest.fixture
 async def jailer() -> AsyncIterator[Jailer]:
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     yield jailer
     await jailer.aclose()
 
@@ -93,6 +93,7 @@ async def test_a_name_is_looked_up_in_the_jails_path(jailer: Jailer) -> None:
 
 
 async def test_more_memory_than_allowed_is_out_of_memory(jailer: Jailer) -> None:
+    require_memory_cgroup()
     spec = python("x = bytearray(300 << 20)", limits=limits(memory_mib=64))
     _, report = await ended(jailer, spec)
     assert report.verdict == "out_of_memory"
@@ -101,6 +102,7 @@ async def test_more_memory_than_allowed_is_out_of_memory(jailer: Jailer) -> None
 
 
 async def test_temporary_files_count_as_memory(jailer: Jailer) -> None:
+    require_memory_cgroup()
     write = "with open('/big/x', 'wb') as f:\n for _ in range(200): f.write(bytes(1 << 20))"
     mount = TemporaryMount(target="/big", size_bytes=512 * MEBIBYTE, inodes=16)
     spec = python(write, limits=limits(memory_mib=64), mounts=(mount,))
@@ -228,6 +230,7 @@ async def test_a_cancelled_release_still_ends_the_jail(jailer: Jailer) -> None:
 
 
 async def test_leases_closed_at_any_moment_of_the_set_up_leave_nothing(jailer: Jailer) -> None:
+    require_memory_cgroup()
     mark = new_mark()
     for step in range(40):
         acquiring = asyncio.create_task(jailer.acquire(python(UP_THEN_WAIT, mark)))
@@ -332,7 +335,7 @@ async def test_what_is_mounted_below_a_shown_folder_is_not_shown(tmp_path: Path)
     try:
         (below / "mounted").touch()
         # Started only now: its mounts are those of its start.
-        jailer = await Jailer.start(IsolationSettings())
+        jailer = await Jailer.start(isolation())
         program = "import os; print(os.listdir('/shown/below'))"
         mounts = (BindMount(source=tmp_path, target="/shown"),)
         output, _ = await ended(jailer, python(program, mounts=mounts))
@@ -355,6 +358,7 @@ async def test_a_source_that_cannot_be_shown_refuses_the_jail(
 
 
 async def test_after_its_jailer_died_a_worker_gets_another(jailer: Jailer) -> None:
+    require_memory_cgroup()
     mark = new_mark()
     lease = await up(jailer, python(UP_THEN_WAIT, mark))
     dead_folder = cgroup_folder(marked(mark)[0]).parent
@@ -372,7 +376,8 @@ async def test_after_its_jailer_died_a_worker_gets_another(jailer: Jailer) -> No
 
 
 async def test_a_closed_jailer_ends_its_jails_and_takes_no_more() -> None:
-    jailer = await Jailer.start(IsolationSettings())
+    require_memory_cgroup()
+    jailer = await Jailer.start(isolation())
     mark = new_mark()
     lease = await up(jailer, python(UP_THEN_WAIT, mark))
     (process_id,) = marked(mark)

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from isolation import isolation, require_memory_cgroup
 
 from subako_ray.sandbox.lease import Jailer
 from subako_ray.sandbox.machine import ExecResult, Machine, MachineLimits, MachineLost
-from subako_ray.sandbox.spec import IsolationSettings
 
 LIMITS = MachineLimits(memory_mib=192, processes=64, workspace_mib=32, temporary_mib=16)
 ARGUMENTS_OF_ALL = "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
@@ -20,7 +20,7 @@ ARGUMENTS_OF_ALL = "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
 
 @pytest.fixture
 async def jailer() -> AsyncIterator[Jailer]:
-    jailer = await Jailer.start(IsolationSettings())
+    jailer = await Jailer.start(isolation())
     yield jailer
     await jailer.aclose()
 
@@ -321,6 +321,7 @@ async def test_a_crippled_first_process_costs_its_own_machine_at_most(
 
 
 async def test_a_memory_bomb_ends_alone(machine: Machine) -> None:
+    require_memory_cgroup()
     await run(machine, "echo kept > note")
     result = await run(machine, "head -c 2G /dev/zero | tail; exit ${PIPESTATUS[1]}", 60)
     assert result.exit_code == 137

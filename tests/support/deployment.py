@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from isolation import isolation
 from mcp_servers import OrdersServer, orders_server
 
 from subako_ray.executor.cluster import Cluster
-from subako_ray.sandbox.spec import IsolationSettings
 from subako_ray.schema.secret import Secret
 from subako_ray.vault.principal import current_principal
 from subako_ray.vault.vaults import Vaults
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     principal = current_principal()
     with orders_server(tmp_path_factory.mktemp("orders")) as orders:
         Vaults(state).add("acme", orders.url, Secret(orders.token), principal=principal)
-        cluster = asyncio.run(Cluster.connect(state, IsolationSettings()))
+        cluster = asyncio.run(Cluster.connect(state, isolation()))
         try:
             yield Site(cluster, state, orders, principal)
         finally:
