@@ -41,6 +41,7 @@ class Command(NamedTuple):
         try:
             return cast("CommandModule", importlib.import_module(f"subako_ray.cli.{self.name}"))
         finally:
+            gc.freeze()
             gc.enable()
 
 
