@@ -35,7 +35,6 @@ class Command(NamedTuple):
 
     def load(self) -> CommandModule:
         """Imports the module of the same name."""
-        # What importing makes is kept, so looking for garbage on the way only costs time: a tenth
         # What importing makes stays for as long as the command runs: searching it for garbage costs
         # a tenth of a start.
         gc.disable()
