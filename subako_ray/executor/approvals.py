@@ -79,6 +79,9 @@ class Approvals:
             async with asyncio.timeout(self._expires_seconds):
                 return await pending
         except TimeoutError:
+            # A decision that came in the same moment stands.
+            if pending.done() and not pending.cancelled():
+                return pending.result()
             return self._resolve(held.call_id, Decided(decision="deny"), "expiry")
         finally:
             self._pending.pop(held.call_id, None)

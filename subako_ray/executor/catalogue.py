@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from subako_ray.executor.source import Listing, OfferedTool, Source, label
 from subako_ray.executor.validation import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema import limits
+from subako_ray.schema.canonical import CanonicalError
 from subako_ray.schema.events import CatalogueChanged, CatalogueTool, LeftOut, SourceState
 from subako_ray.schema.names import Policy, QualifiedName, misfit
 from subako_ray.schema.plan import (
@@ -25,6 +26,8 @@ from subako_ray.schema.plan import (
     SkillPlanGrant,
     pin_of,
 )
+
+_SHOWN_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,20 +135,24 @@ class Catalogue:
                 continue
             try:
                 validator = SchemaValidator(tool.input_schema)
-            except SchemaNotUsableError as error:
-                self._leave_out(source, tool.name, f"input schema: {error}")
-                continue
-            self._entries[str(name)] = CatalogueEntry(
-                name=name,
-                tool=tool,
-                policy=policies.get(tool.name, default),
-                version=pin_of(
+                version = pin_of(
                     tool.name,
                     tool.description,
                     tool.input_schema,
                     tool.output_schema,
                     tool.annotations,
-                ),
+                )
+            except SchemaNotUsableError as error:
+                self._leave_out(source, tool.name, f"input schema: {error}")
+                continue
+            except CanonicalError as error:
+                self._leave_out(source, tool.name, f"descriptor: {error}")
+                continue
+            self._entries[str(name)] = CatalogueEntry(
+                name=name,
+                tool=tool,
+                policy=policies.get(tool.name, default),
+                version=version,
                 source=source,
                 validator=validator,
             )
@@ -164,7 +171,9 @@ class Catalogue:
         return [tool for tool in listed if counts[tool.name] == 1]
 
     def _leave_out(self, source: Source, tool: str, reason: str) -> None:
-        self._left_out.append(LeftOut(source=label(source), tool=tool, reason=reason))
+        # A lone surrogate has no UTF-8 form, and a name may have megabytes.
+        shown = tool[:_SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
+        self._left_out.append(LeftOut(source=label(source), tool=shown, reason=reason))
 
 
 def default_policy(grant: PlanGrant) -> Policy:

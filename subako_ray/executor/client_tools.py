@@ -17,9 +17,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from subako_ray.executor.errors import ExecutorError
+from subako_ray.executor.nesting import nests_deeper
 from subako_ray.executor.sources.client import ClientResult
 from subako_ray.executor.validation import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema import limits
+from subako_ray.schema.canonical import CanonicalError, canonical_bytes
 from subako_ray.schema.events import ClientToolDescriptor
 from subako_ray.schema.names import RESERVED_GRANT_NAMES, is_grant_name
 
@@ -62,8 +64,11 @@ def check_registration(name: str, tools: tuple[ClientToolDescriptor, ...]) -> No
             raise ExecutorError("invalid_request", f"{where} has too long a description")
         try:
             SchemaValidator(tool.parameters)
-        except SchemaNotUsableError as error:
+            canonical_bytes([tool.description, tool.parameters])
+        except (SchemaNotUsableError, CanonicalError) as error:
             raise ExecutorError("invalid_request", f"{where}: {error}") from None
+        if nests_deeper(tool.parameters, limits.LOGGED_DEPTH):
+            raise ExecutorError("invalid_request", f"{where} has a schema that nests too deep")
     names = [tool.name for tool in tools]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:

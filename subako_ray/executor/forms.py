@@ -10,7 +10,7 @@ from subako_ray.executor.approvals import require_person
 from subako_ray.executor.errors import ExecutorError
 from subako_ray.executor.session_log import SessionLog
 from subako_ray.executor.validation import SchemaNotUsableError, SchemaValidator
-from subako_ray.schema.canonical import CanonicalError, parse_json
+from subako_ray.schema.canonical import CanonicalError, canonical_bytes, parse_json
 from subako_ray.schema.events import FormRefused, FormRequested, FormResolved
 
 FormAction = Literal["accept", "decline", "cancel"]
@@ -94,6 +94,7 @@ class Forms:
         reason: str | None
         try:
             value = parse_json(content if content is not None else "{}")
+            canonical_bytes(value)
         except CanonicalError as error:
             value, reason = None, str(error)
         else:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from subako_ray.executor.approvals import Approvals, Held
 from subako_ray.executor.catalogue import Catalogue, CatalogueEntry
 from subako_ray.executor.event_store import StaleWriterError
+from subako_ray.executor.nesting import nests_deeper
 from subako_ray.executor.result_cap import cap
 from subako_ray.executor.session_log import SessionLog
 from subako_ray.executor.source import Approved, SourceCall, SourceUnavailableError, label
@@ -25,6 +26,9 @@ from subako_ray.schema.names import split_name
 from subako_ray.schema.outcome import Outcome, ended
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+CANCEL_SECONDS: Final = 5
+"""How long a source may take to let go of a cancelled call before nobody waits for it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,8 +130,8 @@ class Pipeline:
             CallDispatched(call_id=call.call_id, source=label(source)),
         )
         call.dispatched = True
-        try:
-            return await source.call(
+        running = asyncio.ensure_future(
+            source.call(
                 SourceCall(
                     call_id=call.call_id,
                     tool=entry.name.tool,
@@ -136,8 +140,15 @@ class Pipeline:
                     approved=approved,
                 )
             )
+        )
+        try:
+            return await asyncio.shield(running)
         except SourceUnavailableError as error:
             return ended("source_unavailable", None, str(error))
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait({running}, timeout=CANCEL_SECONDS)
+            raise
 
     def _record_request(self, call: Call, arguments: dict[str, Any], args_hash: str) -> None:
         self._log.append(
@@ -166,6 +177,8 @@ def _read_arguments(text: str) -> _Arguments:
     value = parse_json(text)
     if not isinstance(value, dict):
         raise CanonicalError("not a JSON object")
+    if nests_deeper(value, limits.ARGUMENTS_DEPTH):
+        raise CanonicalError(f"nests deeper than {limits.ARGUMENTS_DEPTH} levels")
     return _Arguments(values=value, data=canonical_bytes(value))
 
 

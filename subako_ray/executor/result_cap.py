@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from subako_ray.executor.nesting import nests_deeper
 from subako_ray.schema import limits
 from subako_ray.schema.canonical import CanonicalError, canonical_bytes
 from subako_ray.schema.outcome import Block, LinkBlock, MediaBlock, Outcome, TextBlock
@@ -14,7 +15,7 @@ def cap(outcome: Outcome, limit_bytes: int = limits.RESULT_BYTES) -> Outcome:
     left = limit_bytes
     cut = outcome.cut_bytes
     content: list[Block] = []
-    for block in map(_well_formed, outcome.content):
+    for block in map(_well_formed, outcome.content[: limits.RESULT_BLOCKS]):
         size = _size(block)
         if size <= left:
             content.append(block)
@@ -29,11 +30,15 @@ def cap(outcome: Outcome, limit_bytes: int = limits.RESULT_BYTES) -> Outcome:
                 content.append(TextBlock(text=shown.lstrip("\n")))
                 left = 0
             case MediaBlock():
-                content.append(
-                    TextBlock(text=f"[left out: {block.type} {block.mime_type}, {size} bytes]")
-                )
+                kind = f"{block.type} {block.mime_type[:100]}"
+                content.append(TextBlock(text=f"[left out: {kind}, {size} bytes]"))
             case LinkBlock():
                 content.append(TextBlock(text=f"[left out: a link of {size} bytes]"))
+    over = [_size(_well_formed(block)) for block in outcome.content[limits.RESULT_BLOCKS :]]
+    if over:
+        cut += sum(over)
+        text = f"[left out: {len(over)} blocks more, {sum(over)} bytes]"
+        content.append(TextBlock(text=text))
     structured, structured_cut = _structured(outcome.structured, left)
     if structured_cut:
         content.append(TextBlock(text=f"[left out: structured content, {structured_cut} bytes]"))
@@ -48,24 +53,29 @@ def cap(outcome: Outcome, limit_bytes: int = limits.RESULT_BYTES) -> Outcome:
 
 def _well_formed(block: Block) -> Block:
     # A lone surrogate has no UTF-8 form, so no log and no model could take it.
-    if isinstance(block, TextBlock):
-        return TextBlock(text=block.text.encode("utf-8", "replace").decode())
-    return block
+    parts = {
+        name: value.encode("utf-8", "replace").decode()
+        for name, value in block
+        if isinstance(value, str)
+    }
+    return block.model_copy(update=parts)
 
 
 def _size(block: Block) -> int:
     match block:
         case TextBlock(text=text):
             return len(text.encode())
-        case MediaBlock(data=data):
-            return len(data)
-        case LinkBlock(uri=uri, name=name):
-            return len(uri) + len(name or "")
+        case MediaBlock(data=data, mime_type=mime_type):
+            return len(data) + len(mime_type)
+        case LinkBlock(uri=uri, name=name, mime_type=mime_type):
+            return len(uri) + len(name or "") + len(mime_type or "")
 
 
 def _structured(value: Any, left: int) -> tuple[Any, int]:
     if value is None:
         return None, 0
+    if nests_deeper(value, limits.LOGGED_DEPTH):
+        return None, 1
     try:
         size = len(canonical_bytes(value))
     except CanonicalError:

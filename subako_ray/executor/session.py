@@ -30,7 +30,8 @@ from subako_ray.schema.events import (
 from subako_ray.schema.outcome import Outcome
 from subako_ray.schema.plan import Plan, PlanGrant
 
-CLOSE_SECONDS: Final = 10
+_NAME_CHARACTERS: Final = 200
+"""Kept of the name of a call; no tool has one as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class Session:
         self._clients: dict[str, ClientSource] = {}
         self._spent_names: set[str] = set()
         self._calls: dict[str, asyncio.Task[Outcome]] = {}
-        self._ended = False
+        self._ending: asyncio.Task[None] | None = None
 
     async def open(
         self,
@@ -122,14 +123,21 @@ class Session:
         """Lets a client join a running session.
 
         Raises:
-            ExecutorError: `invalid_request` under the product's limits.
+            ExecutorError: `invalid_request` under the product's limits, `precondition_failed` when
+                the session has ended.
         """
+        self._refuse_when_ended()
         registered = await self._add_client(client)
         self._log.append(self._catalogue.event())
         return registered
 
     async def leave(self, client_id: str) -> None:
-        """A client departs: calls it has end, its tools are gone, its name stays spent."""
+        """A client departs: calls it has end, its tools are gone, its name stays spent.
+
+        Raises:
+            ExecutorError: `not_found`, or `precondition_failed` when the session has ended.
+        """
+        self._refuse_when_ended()
         client = self._client(client_id)
         del self._clients[client_id]
         await client.close()
@@ -157,11 +165,11 @@ class Session:
         Raises:
             ExecutorError: `precondition_failed` when the session has ended.
         """
-        if self._ended:
-            raise ExecutorError("precondition_failed", "the session has ended")
+        self._refuse_when_ended()
         call = Call(
             call_id=new_id("call"),
-            name=name,
+            # A lone surrogate has no UTF-8 form; the replacement is in no tool's name either.
+            name=name[:_NAME_CHARACTERS].encode("utf-8", "replace").decode(),
             argument_text=argument_text,
             requested_by=requested_by,
         )
@@ -207,20 +215,25 @@ class Session:
         task.cancel()
 
     async def end(self, *, cancelled: bool, requested_by: str) -> None:
-        """Ends the session: calls in flight are cancelled, sources let go, the log closed."""
-        if self._ended:
-            return
-        self._ended = True
+        """Ends the session: calls in flight are cancelled, sources let go, the log closed.
+
+        Whoever asks a second time waits for the same end; whoever waits may go away.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(cancelled, requested_by))
+        await asyncio.shield(self._ending)
+
+    async def _end(self, cancelled: bool, requested_by: str) -> None:
         tasks = [task for task in self._calls.values() if not task.done()]
         if cancelled or tasks:
             self._log.append(CancelRequested(call_id=None, requested_by=requested_by))
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+            await asyncio.wait(tasks)
         for client in self._clients.values():
             await client.close()
-        await asyncio.gather(*(source.close() for source in self._sources))
+        await asyncio.gather(*(source.close() for source in self._sources), return_exceptions=True)
         self._log.append(SessionEnded(reason="cancelled" if cancelled else "closed"))
 
     def follow(self, after_seq: int) -> AsyncIterator[list[Record]]:
@@ -231,11 +244,11 @@ class Session:
         check_registration(client.name, client.tools)
         name = self._free_name(client.name)
         source = ClientSource(name, new_id("client"), client.tools, self._log, self._deadlines)
-        self._spent_names.add(name)
-        self._clients[source.client_id] = source
         self._log.append(
             ClientRegistered(client_id=source.client_id, name=name, tools=client.tools)
         )
+        self._spent_names.add(name)
+        self._clients[source.client_id] = source
         self._catalogue.add_client(source, await source.open())
         return RegisteredClient(client_id=source.client_id, name=name)
 
@@ -247,6 +260,10 @@ class Session:
             suffix = f"-{counter}"
             name = asked[: 32 - len(suffix)] + suffix
         return name
+
+    def _refuse_when_ended(self) -> None:
+        if self._ending is not None:
+            raise ExecutorError("precondition_failed", "the session has ended")
 
     def _client(self, client_id: str) -> ClientSource:
         client = self._clients.get(client_id)
@@ -260,3 +277,6 @@ async def _listing(source: Source) -> Listing | str:
         return await source.open()
     except SourceUnavailableError as error:
         return str(error)
+    except Exception as error:  # noqa: BLE001 - a broken source takes no other down
+        # The text of a foreign exception may hold what no log should: only its type is kept.
+        return f"it broke ({type(error).__name__})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from subako_ray.executor.errors import ExecutorError
 from subako_ray.executor.event_store import EventStore
 from subako_ray.schema.events import Event, Record, SessionEnded
 
@@ -18,6 +19,7 @@ class SessionLog:
         self.session_id = session_id
         self._store = store
         self._last_seq = 0
+        self._ended = False
         self._grown = asyncio.Event()
 
     def append(self, *events: Event) -> None:
@@ -25,9 +27,13 @@ class SessionLog:
 
         Raises:
             StaleWriterError: when another process has written to this log.
+            ExecutorError: `precondition_failed` when the session has ended.
         """
+        if self._ended:
+            raise ExecutorError("precondition_failed", "the session has ended")
         self._store.append(self.session_id, self._last_seq + 1, events)
         self._last_seq += len(events)
+        self._ended = isinstance(events[-1], SessionEnded)
         self._grown.set()
         self._grown = asyncio.Event()
 
@@ -39,7 +45,7 @@ class SessionLog:
             if records:
                 yield records
                 after_seq = records[-1].seq
-                if isinstance(records[-1].event, SessionEnded):
-                    return
-            elif after_seq >= self._last_seq:
+            elif self._ended:
+                return
+            else:
                 await grown.wait()

@@ -30,10 +30,13 @@ SANDBOX_EXEC_TIMEOUT_SECONDS_MAX: Final = 3600
 # Calls.
 ARGUMENTS_BYTES: Final = 1024 * 1024
 ARGUMENTS_DEPTH: Final = 64
+LOGGED_DEPTH: Final = 128
+"""Nesting kept of a result or a client's schema; pydantic's reader of a log stops at 200."""
 RESULT_BYTES: Final = 256 * 1024
 """Text and structured content kept of one result; what is over is cut with a stated marker."""
 REPLY_BYTES: Final = 8 * 1024 * 1024
 """Bytes read of one source's reply before reading stops."""
+RESULT_BLOCKS: Final = 1000
 TOOLS_PER_GRANT: Final = 1000
 APPROVAL_EXPIRES_SECONDS: Final = 24 * 3600
 APPROVAL_EXPIRES_SECONDS_MAX: Final = 30 * 24 * 3600

@@ -137,18 +137,20 @@ class ClientSource:
         """Notes that the client has taken a call.
 
         Raises:
-            ExecutorError: `not_found` when the call does not wait for this client.
+            ExecutorError: `not_found` when the call does not wait for this client, `conflict`
+                when it is taken: of two that serve one client, one alone may run it.
         """
         waiting = self._find(call_id)
-        if not waiting.acked.done():
-            waiting.acked.set_result(None)
-            self._log.append(ClientToolAcked(call_id=call_id, client_id=self.client_id))
+        if waiting.acked.done():
+            raise ExecutorError("conflict", f"call `{call_id}` is taken already")
+        self._acked(call_id, waiting)
 
     def result(self, call_id: str, result: ClientResult) -> None:
         """Takes the client's answer, which counts as its ack too.
 
         Raises:
-            ExecutorError: `not_found`, or `invalid_request` when the text is too long.
+            ExecutorError: `not_found`, `conflict` when it is answered, or `invalid_request` when
+                the text is too long.
         """
         waiting = self._find(call_id)
         if len(result.text) > limits.CLIENT_RESULT_CHARACTERS:
@@ -156,9 +158,11 @@ class ClientSource:
                 "invalid_request",
                 f"an answer has at most {limits.CLIENT_RESULT_CHARACTERS} characters",
             )
-        self.ack(call_id)
-        if not waiting.result.done():
-            waiting.result.set_result(result)
+        if waiting.result.done():
+            raise ExecutorError("conflict", f"call `{call_id}` is answered already")
+        if not waiting.acked.done():
+            self._acked(call_id, waiting)
+        waiting.result.set_result(result)
 
     async def close(self) -> None:
         """The client leaves: calls it has end at once."""
@@ -174,6 +178,10 @@ class ClientSource:
         if waiting is None:
             raise ExecutorError("not_found", f"call `{call_id}` does not wait for `{self.name}`")
         return waiting
+
+    def _acked(self, call_id: str, waiting: _Waiting) -> None:
+        self._log.append(ClientToolAcked(call_id=call_id, client_id=self.client_id))
+        waiting.acked.set_result(None)
 
     def _failed(self, call_id: str, reason: ClientFailure) -> None:
         self._log.append(ClientToolFailed(call_id=call_id, client_id=self.client_id, reason=reason))
