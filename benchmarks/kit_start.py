@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.figure import Figure, Sides
-from subako_ray.sandbox.guest_kit import KIT_TARGET, GuestKit
+from subako_ray.sandbox.guest_kit import KIT_TARGET, GuestKit, kit_files
 
 PROGRAM: Final = """
 from subako_function import serve, tool
@@ -48,7 +48,7 @@ def sides() -> Iterator[Sides]:
     """Both as new processes; the kit lies with its byte code where its path says."""
     kit = GuestKit.load()
     with tempfile.TemporaryDirectory() as folder:
-        for mount in kit.mounts:
+        for mount in kit_files():
             path = Path(folder) / Path(mount.target).relative_to(KIT_TARGET)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(mount.content)
