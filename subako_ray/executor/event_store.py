@@ -27,6 +27,9 @@ CREATE TRIGGER IF NOT EXISTS event_is_never_changed BEFORE UPDATE ON event
 BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
 """
 
+READ_CHARACTERS = 4 * 1024 * 1024
+"""A reader gets no more than this at once: arguments alone may have a megabyte an event."""
+
 
 class StaleWriterError(Exception):
     """Somebody else has appended to this log: this writer must stop."""
@@ -82,22 +85,33 @@ class EventStore:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._connection.executemany("INSERT INTO event VALUES (?, ?, ?)", rows)
-        except sqlite3.IntegrityError:
-            self._connection.execute("ROLLBACK")
-            raise StaleWriterError(session_id) from None
-        except BaseException:
-            self._connection.execute("ROLLBACK")
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            # A full disk may have ended the transaction already.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.IntegrityError):
+                raise StaleWriterError(session_id) from None
             raise
-        self._connection.execute("COMMIT")
         return records
 
     def read(self, session_id: str, after_seq: int = 0, limit: int = 1000) -> list[Record]:
-        """Returns up to `limit` records with a number above `after_seq`, in order."""
+        """Returns up to `limit` records with a number above `after_seq`, in order.
+
+        At least one when there is one, and not many more than `READ_CHARACTERS` of them.
+        """
         rows = self._connection.execute(
             "SELECT body FROM event WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?",
             (session_id, after_seq, limit),
         )
-        return [Record.model_validate_json(body) for (body,) in rows]
+        records: list[Record] = []
+        left = READ_CHARACTERS
+        for (body,) in rows:
+            records.append(Record.model_validate_json(body))
+            left -= len(body)
+            if left < 0:
+                break
+        return records
 
     def close(self) -> None:
         """Closes the file; nothing acknowledged is lost without it."""

@@ -121,11 +121,15 @@ class SandboxHost:
 
     async def end(self, session_id: str) -> None:
         """Ends every sandbox of a session."""
-        for key in [key for key in self._machines if key[0] == session_id]:
-            await self._machines.pop(key).close()
+        for key, starting in [item for item in self._starting.items() if item[0][0] == session_id]:
+            # One that is just being started is waited for: it must not outlive its session.
+            async with starting:
+                machine = self._machines.pop(key, None)
+                if machine is not None:
+                    await machine.close()
             self._starting.pop(key, None)
 
     async def close(self) -> None:
         """Ends every sandbox."""
-        for session_id in {session_id for session_id, _ in self._machines}:
+        for session_id in {session_id for session_id, _ in self._starting}:
             await self.end(session_id)

@@ -35,7 +35,9 @@ from subako_ray.executor.sources.sandbox import SandboxSource
 from subako_ray.executor.sources.skill import SkillSource
 from subako_ray.sandbox.function import FunctionRunner
 from subako_ray.schema import limits
+from subako_ray.schema.bundle import path_problem
 from subako_ray.schema.events import CatalogueChanged, Record
+from subako_ray.schema.names import is_grant_name
 from subako_ray.schema.plan import (
     BuiltinPlanGrant,
     BundledSkill,
@@ -134,6 +136,7 @@ class SessionHost:
             plan = load_plan(request.plan)
         except PlanError as error:
             raise ExecutorError("invalid_request", f"the plan cannot be used: {error}") from None
+        _refuse_ambiguous(plan)
         self._refuse_what_is_missing(plan)
         if len(request.vaults) > limits.VAULTS_PER_SESSION:
             raise ExecutorError(
@@ -148,6 +151,13 @@ class SessionHost:
             raise ExecutorError("invalid_request", f"the bundle `{missing[0]}` is not here")
 
         session_id = new_id("session")
+        try:
+            return await self._open(session_id, plan, request)
+        except BaseException:
+            await self._credentials.close(session_id)
+            raise
+
+    async def _open(self, session_id: str, plan: Plan, request: SessionRequest) -> CreatedSession:
         provider: CredentialProvider = NoVaults()
         if request.vaults:
             provider = await self._credentials.open(
@@ -177,23 +187,49 @@ class SessionHost:
         """Finds a session.
 
         Raises:
-            ExecutorError: `not_found`.
+            ExecutorError: `not_found`, or `precondition_failed` when it has ended.
         """
         session = self._sessions.get(session_id)
         if session is None:
-            raise ExecutorError("not_found", f"no session `{session_id}`")
+            self.require_log(session_id)
+            raise ExecutorError("precondition_failed", "the session has ended")
         return session
 
-    def follow(self, session_id: str, after_seq: int) -> AsyncIterator[list[Record]]:
-        """Yields a session's log; see `Session.follow`."""
-        return self.session(session_id).follow(after_seq)
+    def require_log(self, session_id: str) -> None:
+        """Refuses a session that never was; one that has ended has its log.
+
+        Raises:
+            ExecutorError: `not_found`.
+        """
+        if session_id not in self._sessions and not self._store.read(session_id, limit=1):
+            raise ExecutorError("not_found", f"no session `{session_id}`")
+
+    async def follow(self, session_id: str, after_seq: int) -> AsyncIterator[list[Record]]:
+        """Yields a session's log, as `Session.follow` does; of one that has ended, what there is.
+
+        Raises:
+            ExecutorError: `not_found`.
+        """
+        self.require_log(session_id)
+        if session_id in self._sessions:
+            async for records in self._sessions[session_id].follow(after_seq):
+                yield records
+            return
+        while records := self._store.read(session_id, after_seq):
+            yield records
+            after_seq = records[-1].seq
 
     async def end(self, session_id: str, *, cancelled: bool, requested_by: str) -> None:
         """Ends a session, its sandboxes and what it was allowed to ask of vaults."""
         session = self.session(session_id)
-        await session.end(cancelled=cancelled, requested_by=requested_by)
-        await self._sandboxes.end(session_id)
-        await self._credentials.close(session_id)
+        try:
+            await session.end(cancelled=cancelled, requested_by=requested_by)
+        finally:
+            self._sessions.pop(session_id, None)
+            try:
+                await self._sandboxes.end(session_id)
+            finally:
+                await self._credentials.close(session_id)
 
     async def close(self) -> None:
         """Ends every session and closes the store."""
@@ -255,6 +291,29 @@ def missing_for(grant: PlanGrant) -> list[str]:
             return [f"sandbox `{name}` asks for release `{release}`, which is not offered here"]
         case _:
             return []
+
+
+def _refuse_ambiguous(plan: Plan) -> None:
+    """Refuses what no compiler writes: names that could stand for two policies or leave a bundle.
+
+    Raises:
+        ExecutorError: `invalid_request`.
+    """
+    seen: set[str] = set()
+    for grant in plan.grants:
+        name = f"{grant.kind}:{grant.name}"
+        if not (is_grant_name(grant.name) or isinstance(grant, BuiltinPlanGrant)):
+            raise ExecutorError("invalid_request", f"`{grant.name[:64]}` is no grant name")
+        for each in (name, *(f"{name}:{tool.name}" for tool in grant.tools)):
+            if each in seen:
+                raise ExecutorError("invalid_request", f"the plan has `{each[:200]}` twice")
+            seen.add(each)
+        if isinstance(grant, SkillPlanGrant) and isinstance(grant.source, BundledSkill):
+            for file in grant.source.files:
+                if (problem := path_problem(file)) is not None:
+                    raise ExecutorError(
+                        "invalid_request", f"skill `{grant.name}`: a file {problem}"
+                    )
 
 
 def targets_of(plan: Plan) -> frozenset[str]:

@@ -61,3 +61,24 @@ async def test_a_follower_sees_what_was_and_what_comes_until_the_end(store: Even
     assert [record.seq for record in await anext(following)] == [4]
     with pytest.raises(StopAsyncIteration):
         await anext(following)
+
+
+def test_a_store_that_was_full_takes_events_again(tmp_path: Path, store: EventStore) -> None:
+    store.append("s", 1, [SessionNamed(name="one")])
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.append("s", 2, [SessionNamed(name="x" * 1_000_000)])
+    store._connection.execute(f"PRAGMA max_page_count={pages + 1000}")
+    store.append("s", 2, [SessionNamed(name="two")])
+    assert [record.seq for record in store.read("s")] == [1, 2]
+
+
+def test_a_reader_gets_large_events_in_portions(store: EventStore) -> None:
+    store.append("s", 1, [SessionNamed(name="x" * 1_000_000) for _ in range(10)])
+    sizes, after = [], 0
+    while records := store.read("s", after):
+        sizes.append(len(records))
+        after = records[-1].seq
+    assert sum(sizes) == 10
+    assert max(sizes) < 6

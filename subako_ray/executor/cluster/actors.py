@@ -102,8 +102,10 @@ class SandboxHostActor:
     @plain
     async def end(self, session_id: str) -> None:
         """Ends a session's sandboxes."""
-        if self._host is not None:
-            await self._host.end(session_id)
+        async with self._starting:
+            host = self._host
+        if host is not None:
+            await host.end(session_id)
 
     @plain
     async def close(self) -> None:
@@ -227,8 +229,8 @@ class SessionHostActor:
 
     @plain
     async def exists(self, session_id: str) -> None:
-        """Refuses when there is no such session."""
-        self._host.session(session_id)
+        """Refuses when there is no such session, and none that has ended."""
+        self._host.require_log(session_id)
 
     async def events(self, session_id: str, after_seq: int) -> AsyncIterator[list[str]]:
         """Streams a session's records as JSON, in batches, until the session has ended."""
