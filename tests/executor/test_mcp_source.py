@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mcp_servers import Fault, OrdersServer, faulty_server, orders_server
+from one_credential import CANARY, OneCredential, a_call
 
-from subako_ray.executor.credentials import Credential, CredentialAnswer, NoCredential
-from subako_ray.executor.source import Approved, SourceCall, SourceUnavailableError
+from subako_ray.executor.source import Approved, SourceUnavailableError
 from subako_ray.executor.sources.mcp import McpSource
-from subako_ray.schema.secret import Secret
-
-CANARY = "canary-4be1f0b2a7"
-
-
-class OneCredential:
-    """A provider with one token, or none; it takes down what it was asked for."""
-
-    def __init__(self, token: str | None) -> None:
-        self.token = token
-        self.targets: list[str] = []
-
-    async def fetch(self, target: str) -> CredentialAnswer:
-        """Answers for every target."""
-        self.targets.append(target)
-        if self.token is None:
-            return NoCredential(reason="no vault of the session has one")
-        return Credential(credential_id="cred_1", token=Secret(self.token))
-
-
-def a_call(tool: str, approved: Approved | None = None, **arguments: object) -> SourceCall:
-    """A call of a tool."""
-    return SourceCall(
-        call_id="call_1",
-        tool=tool,
-        arguments=arguments,
-        argument_bytes=json.dumps(arguments).encode(),
-        approved=approved,
-    )
 
 
 @pytest.fixture(scope="module")

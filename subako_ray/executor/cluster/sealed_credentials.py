@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ray.exceptions import RayError
+
 from subako_ray.executor.cluster.plain import value_of
 from subako_ray.executor.credentials import (
     Credential,
@@ -12,6 +14,7 @@ from subako_ray.executor.credentials import (
     CredentialProvider,
     NoCredential,
 )
+from subako_ray.executor.errors import ExecutorError
 from subako_ray.vault.access import Miss
 from subako_ray.vault.sealing import Recipient
 
@@ -28,9 +31,13 @@ class SealedProvider:
     async def fetch(self, target: str) -> CredentialAnswer:
         """Asks the vault actor now; the answer is sealed to a key made for this request."""
         recipient = Recipient(self._session_id, target)
-        answer = value_of(
-            await self._vault.fetch.remote(self._capability, target, recipient.public_key)
-        )
+        try:
+            reply = await self._vault.fetch.remote(self._capability, target, recipient.public_key)
+        except RayError as error:
+            raise ExecutorError(
+                "internal", f"the vault cannot be asked ({type(error).__name__})"
+            ) from None
+        answer = value_of(reply)
         if isinstance(answer, Miss):
             near = f" ({answer.near_miss})" if answer.near_miss else ""
             return NoCredential(reason=f"{answer.message}{near}")

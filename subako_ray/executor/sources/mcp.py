@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from subako_ray.executor.credentials import Credential, CredentialProvider
 from subako_ray.executor.source import Listing, OfferedTool, SourceCall, SourceUnavailableError
-from subako_ray.executor.sources.mcp_result import outcome_of, redacted
+from subako_ray.executor.sources.mcp_result import outcome_of, redacted, without_tokens
 from subako_ray.executor.sources.mcp_transport import (
     REQUEST_SCOPE,
     CredentialTransport,
@@ -114,6 +114,7 @@ class McpSource:
             async with asyncio.timeout(limits.MCP_CONNECT_SECONDS):
                 client = await self._connected()
                 tools = await _all_tools(client)
+            offered = tuple(_offered(tool, scope) for tool in tools)
         except TimeoutError:
             raise SourceUnavailableError(
                 f"server `{self.name}` did not answer in {limits.MCP_CONNECT_SECONDS} s"
@@ -131,7 +132,7 @@ class McpSource:
         finally:
             REQUEST_SCOPE.reset(token)
             scope.used.clear()
-        return Listing(tools=tuple(_offered(tool) for tool in tools))
+        return Listing(tools=offered)
 
     async def credential(self) -> str | None:
         """Identity of the credential that the session's vaults have for this URL now."""
@@ -166,7 +167,7 @@ class McpSource:
             )
         finally:
             REQUEST_SCOPE.reset(token)
-        return redacted(outcome, [secret.reveal() for secret in scope.used])
+        return redacted(outcome, scope.used)
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -198,7 +199,10 @@ class McpSource:
                     "unknown", "connection_lost", f"server `{self.name}` closed the connection"
                 )
             return ended(
-                "tool_failed", "rejected", f"server `{self.name}` says: {error.message[:2000]}"
+                "tool_failed",
+                "rejected",
+                # Redacted before it is cut: half a token is one too many.
+                f"server `{self.name}` says: {without_tokens(error.message, scope.used)[:2000]}",
             )
         text = self._explain(error, scope)
         match failure:
@@ -221,6 +225,8 @@ class McpSource:
         if failure is None:
             return f"server `{self.name}` answered with error {error.code}"
         match failure.kind:
+            case "vault":
+                return f"the vaults cannot be asked for the credential of server `{self.name}`"
             case "credential_changed":
                 return f"the credential for `{self.name}` is not the one that was approved"
             case "network":
@@ -255,17 +261,23 @@ async def _all_tools(client: Client) -> list[mcp_types.Tool]:
     raise _ListingError
 
 
-def _offered(tool: mcp_types.Tool) -> OfferedTool:
+def _offered(tool: mcp_types.Tool, scope: RequestScope) -> OfferedTool:
+    """A tool's descriptor; a server may put the token it was sent into any part of it."""
     annotations: dict[str, Any] | None = None
     if tool.annotations is not None:
         annotations = tool.annotations.model_dump(mode="json", by_alias=True, exclude_none=True)
     return OfferedTool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
-        annotations=annotations,
+        **without_tokens(
+            {
+                "name": tool.name,
+                "title": tool.title,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+                "output_schema": tool.output_schema,
+                "annotations": annotations,
+            },
+            scope.used,
+        )
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, assert_never
 import mcp_types
 
 from subako_ray.schema.outcome import Block, LinkBlock, MediaBlock, Outcome, TextBlock
+from subako_ray.schema.secret import Secret
 
 REDACTED: Final = "[credential removed]"
 
@@ -21,24 +22,28 @@ def outcome_of(result: mcp_types.CallToolResult) -> Outcome:
     )
 
 
-def redacted(outcome: Outcome, tokens: Sequence[str]) -> Outcome:
+def redacted(outcome: Outcome, tokens: Sequence[Secret]) -> Outcome:
     """Replaces every appearance of the tokens in all that the outcome says."""
     if not tokens:
         return outcome
-    cleaned = _without(outcome.model_dump(mode="json"), tokens)
+    cleaned = without_tokens(outcome.model_dump(mode="json"), tokens)
     return Outcome.model_validate(cleaned)
 
 
-def _without(value: Any, tokens: Sequence[str]) -> Any:
+def without_tokens(value: Any, tokens: Sequence[Secret]) -> Any:
+    """Replaces every appearance of the tokens in the strings of a JSON value."""
     match value:
         case str():
             for token in tokens:
-                value = value.replace(token, REDACTED)
+                value = value.replace(token.reveal(), REDACTED)
             return value
         case dict():
-            return {_without(key, tokens): _without(item, tokens) for key, item in value.items()}
+            return {
+                without_tokens(key, tokens): without_tokens(item, tokens)
+                for key, item in value.items()
+            }
         case list():
-            return [_without(item, tokens) for item in value]
+            return [without_tokens(item, tokens) for item in value]
         case _:
             return value
 

@@ -8,6 +8,7 @@ error of that one request, because anything else ends the whole connection (mcp 
 from __future__ import annotations
 
 import json
+import secrets
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple
 import httpx2
 
 from subako_ray.executor.credentials import Credential, CredentialProvider
+from subako_ray.executor.errors import ExecutorError
 from subako_ray.executor.source import Approved
 from subako_ray.schema import limits
 from subako_ray.schema.secret import Secret
@@ -22,6 +24,9 @@ from subako_ray.schema.target import McpTarget, TargetError
 
 REQUEST_ERROR_CODE: Final = 1000
 """JSON-RPC code of errors made here; outside the range that JSON-RPC reserves."""
+
+_MARK: Final = secrets.token_hex(16)
+"""Tells failures made here from a server's errors; no server ever sees it."""
 
 _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
@@ -49,7 +54,7 @@ class RequestFailure(NamedTuple):
 
     Attributes:
         http_status: the server's, when it answered at all.
-        kind: `http`, `network`, `bad_json`, `too_large` or `credential_changed`.
+        kind: `http`, `network`, `bad_json`, `too_large`, `credential_changed` or `vault`.
         never_sent: whether it is certain that the server did not get the request.
         detail: type of the network failure.
     """
@@ -62,7 +67,7 @@ class RequestFailure(NamedTuple):
 
 def failure_from(data: object) -> RequestFailure | None:
     """Reads a failure back from the `data` of an `MCPError`; None when it is the server's own."""
-    if not isinstance(data, dict) or data.get("subako") != "request_failure":
+    if not isinstance(data, dict) or data.get("mark") != _MARK:
         return None
     return RequestFailure(
         data["kind"], data.get("http_status"), bool(data.get("never_sent")), data.get("detail")
@@ -82,7 +87,11 @@ class CredentialTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Sends one request with its credential; answers failures as JSON-RPC errors."""
         scope = REQUEST_SCOPE.get() or RequestScope()
-        if not await self._authorise(request, scope):
+        try:
+            authorised = await self._authorise(request, scope)
+        except ExecutorError as error:
+            return _failure(request, RequestFailure("vault", None, True, error.code))
+        if not authorised:
             return _failure(request, RequestFailure("credential_changed", None, True, None))
         try:
             response = await self._inner.handle_async_request(request)
@@ -166,7 +175,7 @@ def _json_object(body: bytes) -> dict[str, object]:
 
 def _failure(request: httpx2.Request, failure: RequestFailure) -> httpx2.Response:
     status = failure.http_status if failure.http_status and failure.http_status >= 400 else 503
-    data = {"subako": "request_failure", **failure._asdict()}
+    data = {"mark": _MARK, **failure._asdict()}
     error = {"code": REQUEST_ERROR_CODE, "message": failure.kind, "data": data}
     return httpx2.Response(
         status, request=request, json={"jsonrpc": "2.0", "id": None, "error": error}
