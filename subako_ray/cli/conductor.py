@@ -7,6 +7,7 @@ call is cancelled and the run has a problem, because a decision is never made up
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class Conductor:
             # The transcript opens with the session and its tools.
             await self._shown.wait()
             for entry in entries:
-                await self._make(entry)
+                await _unless_ended(self._make(entry), following)
             cancelled = False
         finally:
             try:
@@ -85,6 +86,9 @@ class Conductor:
                 for task in (following, *serving):
                     task.cancel()
                 await asyncio.gather(following, *serving, return_exceptions=True)
+        if not following.cancelled():
+            # What could not be shown is an error even when every call was made.
+            following.result()
         return self.problems
 
     async def _make(self, entry: Entry) -> None:
@@ -191,6 +195,18 @@ class Conductor:
             self.problems.append(error.message)
 
 
+async def _unless_ended(work: Coroutine[Any, Any, None], following: asyncio.Task[None]) -> None:
+    """Does the work as long as somebody follows the log, who alone decides and answers."""
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({working, following}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            following.result()
+        await working
+    finally:
+        working.cancel()
+
+
 async def _ask_decision() -> Decided:
     while True:
         answer = (await read_line("  allow this call? [y]es, [n]o: ")).strip().lower()
@@ -239,12 +255,16 @@ def field_value(text: str, rule: dict[str, Any]) -> Any:
                 "false": False,
             }.get(text.lower(), text)
         case "integer":
-            return int(text) if text.lstrip("-").isdecimal() else text
-        case "number":
             try:
-                return float(text)
+                return int(text)
             except ValueError:
                 return text
+        case "number":
+            try:
+                number = float(text)
+            except ValueError:
+                return text
+            return number if math.isfinite(number) else text
         case "array":
             return [item.strip() for item in text.split(",") if item.strip()]
         case _:
@@ -266,7 +286,8 @@ async def read_line(prompt: str) -> str:
         await ready.wait()
     finally:
         loop.remove_reader(sys.stdin.fileno())
-    line = sys.stdin.readline()
+    # Bytes that are no text have no place in a log: they are replaced.
+    line = sys.stdin.buffer.readline().decode(sys.stdin.encoding, "replace")
     if not line:
         raise EOFError
     return line

@@ -6,11 +6,13 @@ import argparse
 import asyncio
 import contextlib
 import importlib.util
+import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TextIO
 
 from subako_ray.cli.colour import wants_colour
 from subako_ray.cli.command import CommandError, ExitCode
@@ -26,7 +28,7 @@ from subako_ray.executor.event_store import encode
 from subako_ray.executor.session import ClientRegistration
 from subako_ray.executor.session_host import SessionRequest
 from subako_ray.sandbox.spec import IsolationSettings
-from subako_ray.schema.canonical import CanonicalError, parse_json
+from subako_ray.schema.canonical import CanonicalError, canonical_bytes, parse_json
 from subako_ray.schema.events import CatalogueChanged, Record
 from subako_ray.schema.names import Kind, split_name
 from subako_ray.schema.printable import printable
@@ -55,6 +57,16 @@ exit codes:
   2  wrong usage
   3  this host or the cluster cannot run the session
 """
+
+
+def _open_what_is_closed() -> None:
+    # Else the next socket would take the number, and `print` has nowhere to write.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for the process's life
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - for the process's life
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115 - for the process's life
 
 
 class _Application(NamedTuple):
@@ -106,6 +118,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks everything that can be checked, then runs the session."""
+    _open_what_is_closed()
+    output = sys.stdout
+    # What applications print is not of the transcript or the events.
+    with contextlib.redirect_stdout(sys.stderr):
+        return _run(arguments, output)
+
+
+def _run(arguments: argparse.Namespace, output: TextIO) -> int:
     entries = _entries(arguments)
     state = state_folder(arguments.state)
     plan_input = read_plan_input(Path(arguments.version), arguments.root)
@@ -115,7 +135,12 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_unknown_grants(entries, plan_input, applications)
     settings = IsolationSettings(nsjail=arguments.nsjail, limits=arguments.limits)
     try:
-        return asyncio.run(_session(arguments, entries, plan_input, applications, state, settings))
+        return asyncio.run(
+            _session(arguments, entries, plan_input, applications, state, settings, output)
+        )
+    except asyncio.CancelledError:
+        print("stopped", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except ExecutorError as error:
         code = (
             ExitCode.HOST
@@ -125,6 +150,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(error.message, error.help_text, code) from None
 
 
+def _stop_when_told() -> None:
+    """Makes a request to end, and a terminal that is gone, end the session as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
 async def _session(
     arguments: argparse.Namespace,
     entries: list[Entry],
@@ -132,11 +166,15 @@ async def _session(
     applications: list[_Application],
     state: Path,
     settings: IsolationSettings,
+    output: TextIO,
 ) -> int:
+    _stop_when_told()
     started = time.monotonic()
     where = f"joining Ray at {arguments.address}" if arguments.address else "starting Ray here"
     _progress(f"{where} (a few seconds) ...")
     cluster = await Cluster.connect(state, settings, address=arguments.address)
+    # Again: Ray has taken the signals for itself meanwhile.
+    _stop_when_told()
     try:
         _progress(f"creating the session ({time.monotonic() - started:.1f} s) ...")
         session = await cluster.create_session(
@@ -156,13 +194,13 @@ async def _session(
         except CommandError:
             await session.end(cancelled=True, requested_by=current_principal())
             raise
-        problems = await _conduct(arguments, entries, applications, session)
+        problems = await _conduct(arguments, entries, applications, session, output)
     finally:
         await cluster.close()
     for problem in problems:
         print(f"problem: {printable(problem)}", file=sys.stderr)
     if not arguments.json:
-        print(f"log: session {session.session_id} in {state / 'events.db'}")
+        print(f"log: session {session.session_id} in {state / 'events.db'}", file=output)
     return ExitCode.PROBLEMS if problems else ExitCode.CLEAN
 
 
@@ -171,20 +209,21 @@ async def _conduct(
     entries: list[Entry],
     applications: list[_Application],
     session: SessionHandle,
+    output: TextIO,
 ) -> list[str]:
-    colour = wants_colour("auto", sys.stdout)
+    colour = wants_colour("auto", output)
 
     def show(record: Record) -> None:
         if arguments.json:
-            print(encode(record), flush=True)
+            print(encode(record), file=output, flush=True)
             return
         for line in lines_for(record):
-            print(line.render(colour=colour), flush=True)
+            print(line.render(colour=colour), file=output, flush=True)
 
     def note(text: str) -> None:
         if not arguments.json:
             line = Line("note", f"\n# {printable(text)}")
-            print(line.render(colour=colour), flush=True)
+            print(line.render(colour=colour), file=output, flush=True)
 
     conductor = Conductor(
         session=session,
@@ -205,6 +244,7 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
     for name, text in arguments.call:
         try:
             value = parse_json(text)
+            canonical_bytes(value)
         except CanonicalError as error:
             raise CommandError(
                 f"the arguments of `--call {printable(name)}` are wrong: {error}",
@@ -232,11 +272,14 @@ def _load_client(path: str) -> Client:
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise CommandError(f"the client `{path}` is no Python file", code=ExitCode.PROBLEMS)
     module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up there.
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - whatever the application raises is shown
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is shown
+        why = printable(f"{type(error).__name__}: {error}")
         raise CommandError(
-            f"the client `{path}` cannot be loaded: {type(error).__name__}: {error}",
+            f"the client `{path}` cannot be loaded: {why}",
             code=ExitCode.PROBLEMS,
         ) from None
     found = [value for value in vars(module).values() if isinstance(value, Client)]

@@ -113,8 +113,13 @@ class Client:
                 text = await function(arguments)
             else:
                 text = await asyncio.to_thread(function, arguments)
+            return _result(str(text))
         except ClientToolError as error:
-            return ClientResult(text=str(error), is_error=True)
+            return _result(str(error), is_error=True)
         except Exception as error:  # noqa: BLE001 - the application's fault is the tool's error
-            return ClientResult(text=f"{type(error).__name__}: {error}", is_error=True)
-        return ClientResult(text=str(text)[: limits.CLIENT_RESULT_CHARACTERS])
+            return _result(f"{type(error).__name__}: {error}", is_error=True)
+
+
+def _result(text: str, *, is_error: bool = False) -> ClientResult:
+    """An answer the session takes: a longer one would be refused, and the call wait for ever."""
+    return ClientResult(text=text[: limits.CLIENT_RESULT_CHARACTERS], is_error=is_error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -83,6 +84,16 @@ class Cluster:
         Raises:
             ExecutorError: see `SessionHost.create`.
         """
+        creating = asyncio.ensure_future(self._create(request))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            # The host makes it all the same, and nobody else would know that it is there.
+            with contextlib.suppress(ExecutorError):
+                await (await creating).end(cancelled=True, requested_by=request.principal)
+            raise
+
+    async def _create(self, request: SessionRequest) -> SessionHandle:
         try:
             reply: Reply[CreatedSession] = await self._host.create.remote(request)
         except RayActorError as error:
