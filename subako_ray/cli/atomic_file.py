@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from subako_ray.cli.command import CommandError
+from subako_ray.cli.command import CommandError, ExitCode
 from subako_ray.schema.printable import printable
 
 
@@ -16,10 +16,12 @@ def check_replaceable(path: Path) -> None:
         CommandError: it is a folder or a device, or its folder does not exist.
     """
     if not path.parent.is_dir():
-        raise CommandError(f"the folder `{printable(os.fspath(path.parent))}` does not exist")
+        name = printable(os.fspath(path.parent))
+        raise CommandError(f"the folder `{name}` does not exist", code=ExitCode.USAGE)
     # Replacing a device such as /dev/null would remove it from the host.
     if path.exists() and not path.is_file():
-        raise CommandError(f"`{printable(os.fspath(path))}` is not a regular file")
+        name = printable(os.fspath(path))
+        raise CommandError(f"`{name}` is not a regular file", code=ExitCode.USAGE)
 
 
 def write_atomically(path: Path, data: bytes, *, make_folder: bool = False) -> None:

@@ -25,6 +25,8 @@ from subako_ray.schema.plan import Plan
 from subako_ray.schema.printable import printable
 
 BUNDLES_FOLDER = "bundles"
+PLAN_FAMILY = b'"format":"subako.plan/'
+"""What stands in every plan, of this version of the format or another."""
 
 EXAMPLES = """\
 examples:
@@ -38,7 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.epilog = EXAMPLES
     parser.add_argument("version", metavar="VERSION", type=Path, help="the manifest, YAML or JSON")
-    parser.add_argument("-o", "--output", metavar="PLAN", type=Path, help="write the plan here")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PLAN",
+        type=Path,
+        help="write the plan here and its bundles beside it (default: the plan to standard output)",
+    )
     parser.add_argument(
         "--bundles",
         metavar="DIR",
@@ -133,6 +141,7 @@ def _refusal(error: FolderError, version: Path, root: Path | str | None) -> str:
 def _write(compiled: CompiledVersion, output: Path | None, bundles: Path | None) -> None:
     if output is not None:
         check_replaceable(output)
+        _refuse_to_replace(output)
         bundles = bundles or output.parent / BUNDLES_FOLDER
     if bundles is not None:
         _write_bundles(compiled.bundles, bundles)
@@ -143,6 +152,22 @@ def _write(compiled: CompiledVersion, output: Path | None, bundles: Path | None)
         return
     write_atomically(output, compiled.plan.to_bytes())
     print(f"{printable(os.fspath(output))}: {summary(compiled.plan)}", file=sys.stderr)
+
+
+def _refuse_to_replace(output: Path) -> None:
+    """Keeps a slip of the hand (`-o version.yaml`) from replacing an author's file by a plan.
+
+    Raises:
+        CommandError: there is a file, and it is no plan.
+    """
+    if not output.exists() or output.stat().st_size == 0:
+        return
+    if PLAN_FAMILY not in output.read_bytes():
+        raise CommandError(
+            f"`{printable(os.fspath(output))}` is there and is no plan, so it is not replaced",
+            "give `-o` another name, or remove the file first",
+            ExitCode.USAGE,
+        )
 
 
 def _write_bundles(bundles: Mapping[str, bytes], folder: Path) -> None:

@@ -126,10 +126,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{printable(text)}` is not a whole number from 1")
+    return int(text)
 
 
 def _problem(message: str, help_text: str | None = None) -> CommandError:
@@ -143,6 +142,8 @@ def _files(directory: Path) -> list[BundleFile]:
             "", Limits(files=limits.BUNDLE_FILES, bytes=limits.BUNDLE_BYTES)
         )
     except FolderError as error:
+        if not error.path:
+            raise _problem(f"`{name}` is not a folder") from None
         raise _problem(f"`{name}` cannot be a package: {_refusal(error)}") from None
     except (FileNotFoundError, NotADirectoryError):
         raise _problem(f"`{name}` is not a folder") from None
@@ -306,6 +307,13 @@ def _print(package: FunctionPackage, *, changed: bool, check: bool) -> None:
     for tool in package.tools:
         summary = (tool.description or "").strip().partition("\n")[0]
         print(f"  {tool.name:<{width}}  {printable(summary)}".rstrip())
+    for tool in package.tools:
+        if not tool.description:
+            print(
+                f"warning: tool `{printable(tool.name)}` has no description, so a model cannot tell"
+                " what it is for\n  help: give its function a docstring",
+                file=sys.stderr,
+            )
     if not changed:
         print(f"{PACKAGE_FILE} is up to date")
     elif not check:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from subako_ray.compiler.check_grants import GrantNode, check_grants, grants
@@ -56,7 +56,11 @@ def compile_version(
     top = path.parent if root is None else Path(os.path.abspath(root))  # noqa: PTH100
     if not path.is_relative_to(top):
         raise FolderError("outside", os.fspath(manifest))
-    return compile_manifest(path.relative_to(top).as_posix(), RootFolder(top))
+    outcome = compile_manifest(path.relative_to(top).as_posix(), RootFolder(top))
+    if isinstance(outcome, Report):
+        shown = os.fspath(Path(manifest).parent if root is None else root)
+        return replace(outcome, shown_root="" if shown == "." else shown)
+    return outcome
 
 
 def compile_manifest(path: str, folder: Folder) -> CompiledVersion | Report:

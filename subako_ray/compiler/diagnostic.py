@@ -56,10 +56,15 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What compiling found wrong, with the sources that the places are in (by path)."""
+    """What compiling found wrong, with the sources that the places are in (by path).
+
+    `shown_root` is the folder of all sources as the user named it, which their paths are shown
+    below: so a place that is printed can be opened from where the user is.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, Source]
+    shown_root: str = ""
 
 
 def report_of(diagnostics: list[Diagnostic], sources: Mapping[str, Source]) -> Report:

@@ -111,7 +111,7 @@ class LeafV2(Leaf):
         """See `Leaf.limit`."""
         (folder,) = self.folders
         _write(folder / "memory.max", str(memory_bytes))
-        # `memory.oom.group` stays 0, as version 1 has it: a sandbox outlives one hungry command, and
+        # `memory.oom.group` stays 0, as version 1 has it: a sandbox outlives a hungry command, and
         # a function call that lost any process is judged by the leaf's count of kills.
         if (folder / "memory.swap.max").exists():
             _write(folder / "memory.swap.max", "0")

@@ -11,7 +11,7 @@ MANIFEST_NODES: Final = 100_000
 SYSTEM_PROMPT_CHARACTERS: Final = 262_144
 VAULTS_PER_SESSION: Final = 10
 
-# Bundles (design: the product's limits for skills).
+# Bundles (the product's limits for skills).
 BUNDLE_BYTES: Final = 10 * 1024 * 1024
 BUNDLE_FILES: Final = 1000
 

@@ -92,9 +92,9 @@ def test_problems_leave_an_old_plan_as_it_was(
         (["{top}/link.yaml"], 2),
         (["{top}/pipe"], 2),
         (["{top}/version.yaml", "--root", "{top}/notes"], 2),
-        (["{top}/version.yaml", "-o", "{top}"], 3),
-        (["{top}/version.yaml", "-o", "{top}/none/plan.json"], 3),
-        (["{top}/version.yaml", "-o", "/dev/full"], 3),
+        (["{top}/version.yaml", "-o", "{top}"], 2),
+        (["{top}/version.yaml", "-o", "{top}/none/plan.json"], 2),
+        (["{top}/version.yaml", "-o", "/dev/full"], 2),
         (["{top}/version.yaml", "--bundles", "{top}/version.yaml/x"], 3),
     ],
 )
@@ -206,3 +206,28 @@ def test_a_manifest_without_template_skills_or_functions_in_json_needs_no_yaml_a
     )
 
     assert not {"ruamel", "jinja2", "jsonschema", "jsonschema_rs"} & set(ran.stderr.split())
+
+
+def test_an_authors_file_is_not_replaced_by_a_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = tmp_path / "version.yaml"
+    text = "model: {format: anthropic, model: m, max_tokens: 1}\n"
+    version.write_text(text)
+    assert main(["compile", str(version), "-o", str(version)]) == 2
+    assert "is no plan, so it is not replaced" in capsys.readouterr().err
+    assert version.read_text() == text
+    plan = tmp_path / "plan.json"
+    for _ in range(2):
+        assert main(["compile", str(version), "-o", str(plan)]) == 0
+
+
+def test_a_place_is_shown_below_the_folder_that_the_user_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "version.yaml").write_text("agnt: x\n")
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["agents/version.yaml"], ["agents/version.yaml", "--root", "."]):
+        assert main(["compile", *arguments, "--format", "concise"]) == 1
+        assert capsys.readouterr().err.startswith("agents/version.yaml:1:1: error[")

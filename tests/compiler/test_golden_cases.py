@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,7 +29,9 @@ BAD = sorted(path for path in (CASES / "err").iterdir() if path.is_dir())
 
 
 def compiled(folder: Path) -> CompiledVersion | Report:
-    return compile_version(next(folder.glob("version.*")))
+    # Named as its author would, so that the case does not depend on where the checkout is.
+    with contextlib.chdir(folder):
+        return compile_version(next(Path().glob("version.*")))
 
 
 def check(path: Path, text: str) -> None:

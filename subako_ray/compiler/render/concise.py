@@ -13,6 +13,6 @@ def render_concise(report: Report) -> str:
     for one in report.diagnostics:
         span = one.primary.span
         line, column = report.sources[span.path].position(span.start)
-        place = f"{safe(span.path)}:{line}:{column}"
+        place = f"{safe.path(span.path)}:{line}:{column}"
         lines.append(f"{place}: {one.severity}[{one.rule}] {safe(one.message)}\n")
     return "".join(lines)

@@ -61,7 +61,7 @@ class _Writer:
         line, column = source.position(first.span.start)
         arrow = "-->" if first is primary else ":::"
         bar = self._paint("|", "frame")
-        place = f"{self._safe(source.path)}:{line}:{column}"
+        place = f"{self._safe.path(source.path)}:{line}:{column}"
         lines = [] if first is primary else [f"{' ' * margin} {bar}"]
         lines += [
             f"{' ' * margin}{self._paint(arrow, 'frame')} {place}",

@@ -21,7 +21,7 @@ def render_json(report: Report) -> str:
     def place(span: Span) -> dict[str, Any]:
         source = report.sources[span.path]
         return {
-            "file": safe(span.path),
+            "file": safe.path(span.path),
             "start": _point(source, span.start),
             "end": _point(source, span.end),
         }

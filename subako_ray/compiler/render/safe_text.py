@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Final
 
 from subako_ray.compiler.credential_shapes import MASK, masked
@@ -22,8 +23,13 @@ class SafeText:
             for source in report.sources.values()
             for secret in source.secrets
         }
+        self._shown_root = report.shown_root
         # The longest first: a secret may hold another.
         self._secrets = sorted((s for s in secrets if len(s) >= _SHORTEST_SECRET), key=len)[::-1]
+
+    def path(self, path: str) -> str:
+        """Returns the path of a source as the user would name it, safe to show."""
+        return self(posixpath.join(self._shown_root, path))
 
     def __call__(self, text: str) -> str:
         """Returns the text on one line, with secrets starred and control characters escaped."""
