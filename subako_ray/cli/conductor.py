@@ -32,6 +32,8 @@ from subako_ray.schema.events import (
 from subako_ray.schema.printable import printable
 
 _END_SECONDS: Final = 10
+_NOBODY: Final = "subako run"
+"""Who cancels what no person was there to decide."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class Conductor:
     interactive: bool
     problems: list[str] = field(default_factory=list)
     _entry: Entry | None = None
+    _number: int = 0
     _call_id: str | None = None
     _form: FormRequested | None = None
     _shown: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,13 +98,15 @@ class Conductor:
         if entry.note is not None:
             self.note(entry.note)
         self._entry = entry
+        self._number += 1
         self._shown.clear()
         outcome = await self.session.call(
             entry.call, canonical_bytes(entry.arguments or {}).decode()
         )
         # The transcript tells this call to its end before the next one begins.
         await self._shown.wait()
-        self.problems += [f"{entry.call}: {problem}" for problem in unexpected(entry, outcome)]
+        for problem in unexpected(entry, outcome):
+            self._note_problem(problem)
 
     async def _follow(self) -> None:
         try:
@@ -143,7 +148,7 @@ class Conductor:
         try:
             await work
         except EOFError:
-            await self._nobody(self._call_id or "", "waits, the terminal was closed")
+            await self._nobody(self._call_id or "", "waits and the terminal was closed")
 
     async def _decide(self, call_id: str) -> None:
         decide = self._entry.decide if self._entry else None
@@ -155,7 +160,7 @@ class Conductor:
             case None if self.interactive:
                 decided = await _ask_decision()
             case None:
-                await self._nobody(call_id, "is held for approval")
+                await self._nobody(call_id, "is held and nobody is here to decide")
                 return
         await self._tell(self.session.decide(call_id, decided, self.principal))
 
@@ -163,11 +168,11 @@ class Conductor:
         answer = self._answer_in_script
         if answer is not None:
             if not await self._give(form.call_id, answer):
-                await self._nobody(form.call_id, "has a form that the script's answer does not fit")
+                await self._nobody(form.call_id, "asks, and the script's answer does not fit")
         elif self.interactive:
             await self._give(form.call_id, await _ask_answer(form))
         else:
-            await self._nobody(form.call_id, "has a form")
+            await self._nobody(form.call_id, "asks and nobody is here to answer")
 
     @property
     def _answer_in_script(self) -> Answer | None:
@@ -183,9 +188,12 @@ class Conductor:
         return True
 
     async def _nobody(self, call_id: str, what: str) -> None:
-        name = self._entry.call if self._entry else call_id
-        self.problems.append(f"{name}: the call {what}, and nobody is here to decide")
-        await self._tell(self.session.cancel(call_id, self.principal))
+        self._note_problem(f"the call {what}")
+        await self._tell(self.session.cancel(call_id, _NOBODY))
+
+    def _note_problem(self, problem: str) -> None:
+        name = self._entry.call if self._entry else "session"
+        self.problems.append(f"call {self._number}, {name}: {problem}")
 
     async def _tell(self, request: Coroutine[Any, Any, None]) -> None:
         try:

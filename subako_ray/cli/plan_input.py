@@ -37,7 +37,7 @@ def read_plan_input(path: Path, root: Path | None) -> PlanInput | None:
             data = file.read(_PLAN_BYTES + 1)
     except OSError as error:
         raise CommandError(
-            f"`{path}` cannot be read: {error.strerror}", code=ExitCode.PROBLEMS
+            f"`{path}` cannot be read: {error.strerror}", code=ExitCode.USAGE
         ) from None
     # Only a plan has its format's name in it; a manifest with these words is none either.
     if data.lstrip().startswith(b"{") and f'"{PLAN_FORMAT}"'.encode() in data:

@@ -269,8 +269,10 @@ def _entries(arguments: argparse.Namespace) -> list[Entry]:
 def _load_client(path: str) -> Client:
     """Loads an application's own file, which runs here with the user's rights."""
     spec = importlib.util.spec_from_file_location("subako_client_application", path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise CommandError(f"the client `{path}` is no Python file", code=ExitCode.PROBLEMS)
+    if not Path(path).is_file():
+        raise CommandError(f"the client `{path}` is not a file", code=ExitCode.USAGE)
+    if spec is None or spec.loader is None:
+        raise CommandError(f"the client `{path}` is no Python file", code=ExitCode.USAGE)
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their module up there.
     sys.modules[spec.name] = module
@@ -284,8 +286,9 @@ def _load_client(path: str) -> Client:
         ) from None
     found = [value for value in vars(module).values() if isinstance(value, Client)]
     if len(found) != 1:
+        count = len(found) or "no"
         raise CommandError(
-            f"the client `{path}` defines {len(found)} clients",
+            f"the client `{path}` defines {count} client{'s' if len(found) > 1 else ''}",
             'define one, as `CLIENT = Client("name")`',
             ExitCode.PROBLEMS,
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -68,7 +69,7 @@ def read_script(path: Path) -> Script:
         data = path.read_bytes()
     except OSError as error:
         raise CommandError(
-            f"the script `{path}` cannot be read: {error.strerror}", code=ExitCode.PROBLEMS
+            f"the script `{path}` cannot be read: {error.strerror}", code=ExitCode.USAGE
         ) from None
     source, problem = decode(str(path), data)
     if problem is not None:
@@ -81,29 +82,37 @@ def read_script(path: Path) -> Script:
     try:
         return Script.model_validate(to_data(tree))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        mistakes = error.errors(include_url=False, include_input=False)
+        # A misspelt key is also a missing one; the first is what the author can see.
+        first = next((one for one in mistakes if one["type"] == "extra_forbidden"), mistakes[0])
         raise _mistake(source, tree, first["type"], first["loc"]) from None
 
 
 def _mistake(source: Source, tree: Node, kind: str, route: tuple[str | int, ...]) -> CommandError:
     """Words a pydantic error, whose own text is for programmers, with the place it is about."""
-    node, last, key = tree, "the script", None
+    node, last, key = tree, "", None
     for way in route:
-        # A route also names the branches of unions, which are no keys.
+        # A route also names the branches of unions, which are neither keys nor indices here.
         child = step(node, way)
         if child is None:
-            if isinstance(way, str) and isinstance(node, Mapping):
+            if kind == "missing" and isinstance(way, str):
                 last = way
             continue
-        entry = node.entry(way) if isinstance(node, Mapping) and isinstance(way, str) else None
-        node, last, key = child, str(way), entry.key if entry is not None else None
+        if isinstance(node, Mapping) and isinstance(way, str):
+            entry = node.entry(way)
+            last, key = way, entry.key if entry is not None else None
+        node = child
     match kind:
         case "extra_forbidden":
-            return _wrong(source, key or node.span, f"there is no key `{last}` here")
+            close = difflib.get_close_matches(last, _KEYS, 1)
+            hint = f", did you mean `{close[0]}`?" if close else ""
+            return _wrong(source, key or node.span, f"unknown key `{last}`{hint}")
         case "missing":
             return _wrong(source, node.span, f"the key `{last}` is missing here")
+        case _ if last in _VALUES:
+            return _wrong(source, node.span, f"`{last}` must be {_VALUES[last]}")
         case _:
-            return _wrong(source, node.span, f"the value of `{last}` is not what it can be")
+            return _wrong(source, node.span, "a script is a mapping with the key `calls`")
 
 
 def _wrong(source: Source, span: Span, message: str) -> CommandError:
@@ -113,6 +122,25 @@ def _wrong(source: Source, span: Span, message: str) -> CommandError:
         "`subako run --help` shows what a script can hold",
         ExitCode.PROBLEMS,
     )
+
+
+_VALUES: Final = {
+    "calls": "a list of at least one call",
+    "call": "the name of a tool, as text",
+    "arguments": "a mapping",
+    "note": "text",
+    "decide": '`allow`, `deny` or `{deny: "a message"}`',
+    "deny": "a message for the model, as text",
+    "answer": "a mapping with `action` and perhaps `content`",
+    "action": "`accept`, `decline` or `cancel`",
+    "content": "a mapping",
+    "expect": "a mapping with `outcome` or `contains`",
+    "outcome": "one of " + ", ".join(f"`{status}`" for status in get_args(OutcomeStatus)),
+    "contains": "text",
+}
+"""What the value of each key can be."""
+
+_KEYS: Final = tuple(_VALUES)
 
 
 def unexpected(entry: Entry, outcome: Outcome) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from subako_ray.schema import events
 from subako_ray.schema.canonical import canonical_bytes
@@ -53,7 +53,7 @@ def lines_for(record: events.Record) -> Iterator[Line]:
             yield Line("plain", f"  client `{event.name}` offers: {printable(names)}")
         case events.CallRequested():
             yield Line("plain", "")
-            yield Line("heading", f"{printable(event.name)} {_json(event.arguments)}")
+            yield from _call(event.name, event.arguments)
         case events.ApprovalRequested():
             with_what = f"credential {event.credential}" if event.credential else "no credential"
             yield Line("held", f"  held for approval: {event.server}, with {with_what}")
@@ -96,7 +96,7 @@ def lines_for(record: events.Record) -> Iterator[Line]:
 
 def _catalogue(event: events.CatalogueChanged) -> Iterator[Line]:
     offered = sum(tool.offered for tool in event.tools)
-    denied = len(event.tools) - offered
+    denied = sum(tool.policy == "deny" for tool in event.tools)
     yield Line("plain", f"  tools: {offered} offered, {denied} denied by policy")
     for out in event.left_out:
         yield Line(
@@ -104,6 +104,28 @@ def _catalogue(event: events.CatalogueChanged) -> Iterator[Line]:
         )
     for state in event.unavailable:
         yield Line("bad", f"  unavailable: {state.source}: {printable(state.reason)}")
+
+
+def _call(name: str, arguments: dict[str, Any]) -> Iterator[Line]:
+    """Shows text of several lines as lines, and the other arguments as JSON."""
+    texts = {
+        key: value
+        for key, value in arguments.items()
+        if isinstance(value, str) and "\n" in value.strip("\n")
+    }
+    rest = {key: value for key, value in arguments.items() if key not in texts}
+    shown = _json(rest) if rest or not texts else ""
+    yield Line("heading", f"{printable(name)} {shown}".rstrip())
+    for key, text in texts.items():
+        yield Line("plain", f"  {printable(key)}:")
+        yield from _lines(text.splitlines())
+
+
+def _lines(shown: list[str]) -> Iterator[Line]:
+    for line in shown[:_SHOWN_LINES]:
+        yield Line("plain", f"    {_short(printable(line))}")
+    if len(shown) > _SHOWN_LINES:
+        yield Line("dim", f"    … {len(shown) - _SHOWN_LINES} lines more")
 
 
 def _outcome(outcome: Outcome) -> Iterator[Line]:
@@ -119,10 +141,7 @@ def _outcome(outcome: Outcome) -> Iterator[Line]:
                 shown.append(f"[{block.type} {block.mime_type}]")
             case LinkBlock():
                 shown.append(f"[link {block.uri}]")
-    for line in shown[:_SHOWN_LINES]:
-        yield Line("plain", f"    {_short(printable(line))}")
-    if len(shown) > _SHOWN_LINES:
-        yield Line("dim", f"    … {len(shown) - _SHOWN_LINES} lines more")
+    yield from _lines(shown)
 
 
 def _json(value: object) -> str:

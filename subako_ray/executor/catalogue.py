@@ -66,6 +66,7 @@ class Catalogue:
         self._left_out: list[LeftOut] = []
         self._unavailable: list[SourceState] = []
         self._denied: set[str] = set()
+        self._silent: list[CatalogueTool] = []
 
     def find(self, name: str) -> CatalogueEntry | None:
         """Returns the tool of exactly this qualified name, denied ones included."""
@@ -103,22 +104,36 @@ class Catalogue:
         """Notes that a source could not be asked; what the plan denies stays denied."""
         self._unavailable.append(SourceState(source=label(source), reason=reason))
         self._denied |= {tool.qualified_name for tool in grant.tools if tool.policy == "deny"}
+        self._silent += [
+            CatalogueTool(
+                name=tool.qualified_name,
+                kind=grant.kind,
+                grant=grant.name,
+                tool=tool.name,
+                policy=tool.policy,
+                version=tool.pin,
+                offered=False,
+                unavailable=reason,
+            )
+            for tool in grant.tools
+        ]
 
     def event(self) -> CatalogueChanged:
         """The whole catalogue as an event."""
+        listed = [
+            CatalogueTool(
+                name=name,
+                kind=entry.name.kind,
+                grant=entry.name.grant,
+                tool=entry.name.tool,
+                policy=entry.policy,
+                version=entry.version,
+                offered=entry.offered,
+            )
+            for name, entry in self._entries.items()
+        ]
         return CatalogueChanged(
-            tools=tuple(
-                CatalogueTool(
-                    name=name,
-                    kind=entry.name.kind,
-                    grant=entry.name.grant,
-                    tool=entry.name.tool,
-                    policy=entry.policy,
-                    version=entry.version,
-                    offered=entry.offered,
-                )
-                for name, entry in sorted(self._entries.items())
-            ),
+            tools=tuple(sorted([*listed, *self._silent], key=lambda tool: tool.name)),
             left_out=tuple(self._left_out),
             unavailable=tuple(self._unavailable),
         )

@@ -37,7 +37,8 @@ class CatalogueTool(EventPart):
     """One tool of the session as its catalogue knows it.
 
     Attributes:
-        version: digest of the tool's descriptor; an approval is for one version.
+        version: digest of the tool's descriptor; an approval is for one version. Null while its
+            source cannot be asked for it.
         offered: whether the engine is shown the tool; a denied one never is.
         unavailable: why it cannot be called now, or null.
     """
@@ -47,7 +48,7 @@ class CatalogueTool(EventPart):
     grant: str
     tool: str
     policy: Policy
-    version: str
+    version: str | None
     offered: bool
     unavailable: str | None = None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deployment import Site
+from mcp_servers import Fault, faulty_server
 from session_bench import builtin_grant, make_plan
 
 from subako_ray.executor.approvals import Decided
@@ -22,6 +23,8 @@ from subako_ray.schema.plan import (
     SkillPlanGrant,
     StoredSkillReference,
 )
+from subako_ray.schema.secret import Secret
+from subako_ray.vault.vaults import Vaults
 
 
 def orders_plan(site: Site) -> Plan:
@@ -74,6 +77,28 @@ async def test_r3_a_credential_reaches_its_server_and_is_found_nowhere_else(site
         assert files_with(folder, token) == [], folder
     # The search itself works: it finds what is there.
     assert files_with(site.state, outcome.text.split('"')[1].encode())
+
+
+@pytest.mark.parametrize("fault", ["401", "403", "500", "garbage", "close"])
+async def test_c4_a_failing_server_that_echoes_the_token_leaves_it_nowhere(
+    site: Site, fault: Fault
+) -> None:
+    canary = f"canary-{fault}-5d1c0be2"
+    with faulty_server(fault) as server:
+        Vaults(site.state).add("echo", server.url, Secret(canary), principal=site.principal)
+        plan = make_plan(
+            McpPlanGrant(
+                name="echo", url=server.url, default_policy="allow", on_drift="deny", tools=()
+            )
+        )
+        session = await site.cluster.create_session(request(site, plan, "echo"))
+        outcome = await session.call("mcp__echo__any", "{}")
+        await session.end(cancelled=False, requested_by=site.principal)
+        assert f"Bearer {canary}" in server.authorizations, "the token was not sent"
+    assert outcome.status == "source_unavailable"
+    assert canary not in outcome.model_dump_json()
+    for folder in (site.state, site.cluster.log_folder, Path("/dev/shm")):
+        assert files_with(folder, canary.encode()) == [], folder
 
 
 async def test_without_a_vault_the_server_is_unavailable_and_the_rest_works(site: Site) -> None:

@@ -155,12 +155,12 @@ def test_an_unknown_tool_is_refused_after_the_catalogue_and_before_the_first_cal
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("run", "missing.yaml", "--call", "a", "{}"), 1, "cannot be read"),
+        (("run", "missing.yaml", "--call", "a", "{}"), 2, "cannot be read"),
         (("run", str(EXAMPLE / "version.yaml")), 2, "no call to make"),
         (("run",), 2, "VERSION_OR_PLAN"),
         (
             ("run", str(EXAMPLE / "version.yaml"), "--script", str(EXAMPLE / "missing.yaml")),
-            1,
+            2,
             "the script",
         ),
         (
@@ -173,7 +173,7 @@ def test_an_unknown_tool_is_refused_after_the_catalogue_and_before_the_first_cal
                 "builtin__session__name",
                 "{}",
             ),
-            1,
+            2,
             "no Python file",
         ),
     ],

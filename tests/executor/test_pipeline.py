@@ -59,6 +59,10 @@ async def test_a_denied_tool_stays_denied_when_its_source_cannot_be_asked(
 ) -> None:
     source = ScriptedSource(fault="unavailable")
     bench = await open_bench(make_plan(mcp_grant(delete="deny")), source)
+    (catalogue,) = bench.events(CatalogueChanged)
+    assert [(each.tool, each.policy, each.offered) for each in catalogue.tools] == [
+        ("delete", "deny", False)
+    ]
     denied = await bench.session.call("mcp__orders__delete", "{}", "engine")
     other = await bench.session.call("mcp__orders__lookup", "{}", "engine")
     assert denied.status == "denied"

@@ -25,6 +25,7 @@ from subako_ray.executor.sources.mcp_transport import (
     RequestFailure,
     RequestScope,
     failure_from,
+    network_failure,
 )
 from subako_ray.schema import limits
 from subako_ray.schema.outcome import Outcome, ended
@@ -123,11 +124,15 @@ class McpSource:
             raise SourceUnavailableError(self._explain(error, scope)) from None
         except httpx2.TransportError as error:
             raise SourceUnavailableError(
-                f"server `{self.name}` cannot be reached ({type(error).__name__})"
+                f"server `{self.name}` cannot be reached: {network_failure(error)}"
             ) from None
-        except (ValidationError, RuntimeError, _ListingError) as error:
+        except (ValidationError, RuntimeError):
             raise SourceUnavailableError(
-                f"server `{self.name}` listed its tools wrongly ({type(error).__name__})"
+                f"server `{self.name}` listed its tools in no form of MCP"
+            ) from None
+        except _ListingError:
+            raise SourceUnavailableError(
+                f"server `{self.name}` does not come to the end of its tools"
             ) from None
         finally:
             REQUEST_SCOPE.reset(token)
@@ -159,7 +164,7 @@ class McpSource:
             outcome = self._failed(error, scope)
         except httpx2.TransportError as error:
             raise SourceUnavailableError(
-                f"server `{self.name}` cannot be reached ({type(error).__name__})"
+                f"server `{self.name}` cannot be reached: {network_failure(error)}"
             ) from None
         except ValidationError:
             outcome = ended(
@@ -230,7 +235,7 @@ class McpSource:
             case "credential_changed":
                 return f"the credential for `{self.name}` is not the one that was approved"
             case "network":
-                return f"server `{self.name}` cannot be reached ({failure.detail})"
+                return f"server `{self.name}` cannot be reached: {failure.detail}"
             case "bad_json":
                 return f"server `{self.name}` answered with no JSON message"
             case "too_large":

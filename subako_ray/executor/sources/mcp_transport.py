@@ -56,13 +56,28 @@ class RequestFailure(NamedTuple):
         http_status: the server's, when it answered at all.
         kind: `http`, `network`, `bad_json`, `too_large`, `credential_changed` or `vault`.
         never_sent: whether it is certain that the server did not get the request.
-        detail: type of the network failure.
+        detail: how the network failed.
     """
 
     kind: str
     http_status: int | None
     never_sent: bool
     detail: str | None
+
+
+def network_failure(error: httpx2.TransportError) -> str:
+    """Says in our own words how the network failed; a library's text is for its developers."""
+    match error:
+        case httpx2.ConnectError():
+            return "nothing answers there, or not with the TLS it should"
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return "no connection in time"
+        case httpx2.TimeoutException():
+            return "it fell silent"
+        case httpx2.RemoteProtocolError() | httpx2.ReadError():
+            return "it broke the connection off"
+        case _:
+            return "the connection failed"
 
 
 def failure_from(data: object) -> RequestFailure | None:
@@ -102,7 +117,7 @@ class CredentialTransport(httpx2.AsyncBaseTransport):
                 # An outage must not be taken for a server of the older protocol.
                 raise
             return _failure(
-                request, RequestFailure("network", None, never_sent, type(error).__name__)
+                request, RequestFailure("network", None, never_sent, network_failure(error))
             )
         finally:
             request.headers.pop("authorization", None)
