@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from subako_ray.executor.source import Listing, OfferedTool, Source, label
-from subako_ray.executor.validation import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema import limits
 from subako_ray.schema.canonical import CanonicalError
 from subako_ray.schema.events import CatalogueChanged, CatalogueTool, LeftOut, SourceState
+from subako_ray.schema.foreign_schema import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema.names import Policy, QualifiedName, misfit
 from subako_ray.schema.plan import (
     BuiltinPlanGrant,
@@ -158,7 +158,7 @@ class Catalogue:
                     tool.annotations,
                 )
             except SchemaNotUsableError as error:
-                self._leave_out(source, tool.name, f"input schema: {error}")
+                self._leave_out(source, tool.name, f"its input schema {error}")
                 continue
             except CanonicalError as error:
                 self._leave_out(source, tool.name, f"descriptor: {error}")

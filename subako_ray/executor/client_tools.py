@@ -19,10 +19,10 @@ from typing import Any, Final, TypeAlias
 from subako_ray.executor.errors import ExecutorError
 from subako_ray.executor.nesting import nests_deeper
 from subako_ray.executor.sources.client import ClientResult
-from subako_ray.executor.validation import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema import limits
 from subako_ray.schema.canonical import CanonicalError, canonical_bytes
 from subako_ray.schema.events import ClientToolDescriptor
+from subako_ray.schema.foreign_schema import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema.names import RESERVED_GRANT_NAMES, is_grant_name
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -65,7 +65,9 @@ def check_registration(name: str, tools: tuple[ClientToolDescriptor, ...]) -> No
         try:
             SchemaValidator(tool.parameters)
             canonical_bytes([tool.description, tool.parameters])
-        except (SchemaNotUsableError, CanonicalError) as error:
+        except SchemaNotUsableError as error:
+            raise ExecutorError("invalid_request", f"{where}: its schema {error}") from None
+        except CanonicalError as error:
             raise ExecutorError("invalid_request", f"{where}: {error}") from None
         if nests_deeper(tool.parameters, limits.LOGGED_DEPTH):
             raise ExecutorError("invalid_request", f"{where} has a schema that nests too deep")

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 from subako_ray.executor.approvals import require_person
 from subako_ray.executor.errors import ExecutorError
 from subako_ray.executor.session_log import SessionLog
-from subako_ray.executor.validation import SchemaNotUsableError, SchemaValidator
 from subako_ray.schema.canonical import CanonicalError, canonical_bytes, parse_json
 from subako_ray.schema.events import FormRefused, FormRequested, FormResolved
+from subako_ray.schema.foreign_schema import SchemaNotUsableError, SchemaValidator
 
 FormAction = Literal["accept", "decline", "cancel"]
 
@@ -120,7 +120,10 @@ def _form_validator(schema: dict[str, Any]) -> SchemaValidator:
     for name, rule in fields.items():
         if not isinstance(rule, dict) or not _is_flat(rule):
             raise SchemaNotUsableError(f"the field `{name}` is not a flat field")
-    return SchemaValidator({**schema, "additionalProperties": False})
+    try:
+        return SchemaValidator({**schema, "additionalProperties": False})
+    except SchemaNotUsableError as error:
+        raise SchemaNotUsableError(f"its schema {error}") from None
 
 
 def _is_flat(rule: dict[str, Any]) -> bool:

@@ -7,9 +7,9 @@ from typing import Literal
 from subako_ray.executor.forms import Forms
 from subako_ray.executor.session_log import SessionLog
 from subako_ray.executor.source import Listing, SourceCall, offered_from_plan
-from subako_ray.executor.validation import SchemaNotUsableError
 from subako_ray.schema.canonical import canonical_bytes
 from subako_ray.schema.events import SessionNamed
+from subako_ray.schema.foreign_schema import SchemaNotUsableError
 from subako_ray.schema.outcome import Outcome, TextBlock, ended
 from subako_ray.schema.plan import PlanTool
 

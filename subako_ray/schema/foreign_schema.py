@@ -1,4 +1,4 @@
-"""Checks call arguments and form answers against foreign JSON Schemas, bounded and offline.
+"""JSON Schemas of strangers: usable or not, and values checked against them, offline.
 
 The validator is the one the schema's `$schema` names. No reference is ever fetched, patterns run
 with a bound on backtracking, and integers of any size are compared exactly.
@@ -17,7 +17,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 class SchemaNotUsableError(ValueError):
-    """A schema cannot be used: wrong in itself, or it refers to something that is not in it."""
+    """A schema cannot be used; the message says why and goes on from "the schema"."""
 
 
 class SchemaValidator:
@@ -27,17 +27,19 @@ class SchemaValidator:
         """Compiles the schema.
 
         Raises:
-            SchemaNotUsableError: with one line saying why it cannot be used.
+            SchemaNotUsableError: it is none, or it refers to something that is not in it.
         """
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema, offline=True, pattern_options=_PATTERNS
             )
         except jsonschema_rs.ValidationError as error:
+            if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+                raise SchemaNotUsableError("refers to something that is not in it") from None
             place = pointer(error.instance_path)
-            raise SchemaNotUsableError(f"the schema is wrong at `{place or '/'}`") from None
+            raise SchemaNotUsableError(f"is not a JSON Schema at `{place or '/'}`") from None
         except (jsonschema_rs.ReferencingError, ValueError, RecursionError):
-            raise SchemaNotUsableError("the schema cannot be compiled") from None
+            raise SchemaNotUsableError("cannot be compiled") from None
         self._schema = schema
 
     def problem(self, value: object) -> str | None:
