@@ -33,4 +33,4 @@ def sides() -> Iterator[Sides]:
         )
 
 
-FIGURE: Final = Figure(name="compile.support", limit=0.8, unit="ratio", runs=9, sides=sides)
+FIGURE: Final = Figure(name="compile.support", limit=0.8, unit="ratio", runs=15, sides=sides)
