@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from subako_ray.executor.errors import ExecutorError
 from subako_ray.executor.event_store import timestamp, utc_now
@@ -21,6 +21,10 @@ class Decided:
 
     decision: Decision
     message: str | None = None
+
+
+EXPIRED: Final = Decided(decision="deny", message="nobody decided in time")
+"""What a held call ends with when its time is up: a denial, never an allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +86,7 @@ class Approvals:
             # A decision that came in the same moment stands.
             if pending.done() and not pending.cancelled():
                 return pending.result()
-            return self._resolve(held.call_id, Decided(decision="deny"), "expiry")
+            return self._resolve(held.call_id, EXPIRED, "expiry")
         finally:
             self._pending.pop(held.call_id, None)
 

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from subako_ray.executor.approvals import Approvals, Held
+from subako_ray.executor.approvals import EXPIRED, Approvals, Held
 from subako_ray.executor.catalogue import Catalogue, CatalogueEntry
 from subako_ray.executor.event_store import StaleWriterError
 from subako_ray.executor.nesting import nests_deeper
@@ -101,6 +101,8 @@ class Pipeline:
         if entry.policy == "require_approval":
             held = await self._held(call, entry, arguments)
             decided = await self._approvals.hold(held)
+            if decided is EXPIRED:
+                return ended("denied", "expired", "nobody decided this call in time")
             if decided.decision == "deny":
                 return ended("denied", "person", _denied_text(decided.message))
             approved = Approved(credential=held.credential)

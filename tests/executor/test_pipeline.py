@@ -217,7 +217,8 @@ async def test_an_expired_approval_is_a_denial(open_bench: OpenBench) -> None:
     plan = make_plan(mcp_grant(default="require_approval"), expires_seconds=1)
     bench = await open_bench(plan, source)
     outcome = await bench.session.call("mcp__orders__send", "{}", "engine")
-    assert outcome.status == "denied"
+    assert (outcome.status, outcome.reason) == ("denied", "expired")
+    assert outcome.text == "nobody decided this call in time"
     (resolved,) = bench.events(ApprovalResolved)
     assert (resolved.decision, resolved.resolved_by) == ("deny", "expiry")
     assert source.calls == []
