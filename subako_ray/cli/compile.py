@@ -147,8 +147,14 @@ def _write(compiled: CompiledVersion, output: Path | None, bundles: Path | None)
         _write_bundles(compiled.bundles, bundles)
     # The plan comes last: whoever sees it finds its bundles there.
     if output is None:
-        sys.stdout.buffer.write(compiled.plan.to_bytes())
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(compiled.plan.to_bytes())
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise CommandError(f"standard output cannot be written: {reason}") from None
         return
     write_atomically(output, compiled.plan.to_bytes())
     print(f"{printable(os.fspath(output))}: {summary(compiled.plan)}", file=sys.stderr)

@@ -231,3 +231,18 @@ def test_a_place_is_shown_below_the_folder_that_the_user_named(
     for arguments in (["agents/version.yaml"], ["agents/version.yaml", "--root", "."]):
         assert main(["compile", *arguments, "--format", "concise"]) == 1
         assert capsys.readouterr().err.startswith("agents/version.yaml:1:1: error[")
+
+
+def test_a_full_disk_behind_standard_output_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
+    version = tmp_path / "version.yaml"
+    version.write_text("model: {format: anthropic, model: m, max_tokens: 1}\n")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "subako_ray.cli.main", "compile", str(version)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr == "error: standard output cannot be written: No space left on device\n"

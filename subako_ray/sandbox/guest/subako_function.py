@@ -73,9 +73,6 @@ class CallCancelledError(BaseException):
     """The client no longer wants the answer of the call that runs."""
 
 
-# --- JSON ---------------------------------------------------------------------------------------
-
-
 def plain(value: object) -> object:
     """Turns a dataclass instance or an enum member into JSON; the encoder calls it for the rest."""
     fields = getattr(type(value), "__dataclass_fields__", None)
@@ -145,8 +142,6 @@ def codec() -> "tuple[Callable[[str], Any], Callable[[object], str], Callable[[o
 
 from_json, to_wire, to_text = codec()
 
-
-# --- types --------------------------------------------------------------------------------------
 
 SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
@@ -321,8 +316,6 @@ def object_schema(properties: "dict[str, Any]", required: "list[str]") -> "dict[
     needed = {"required": required} if required else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
-
-# --- tools --------------------------------------------------------------------------------------
 
 SECTIONS = ("Args:", "Arguments:", "Returns:", "Yields:", "Raises:", "Example:", "Examples:")
 
@@ -506,9 +499,6 @@ def tool(
         return function
 
     return register if function is None else register(function)
-
-
-# --- the wire -----------------------------------------------------------------------------------
 
 
 class Wire:
