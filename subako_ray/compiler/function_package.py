@@ -11,7 +11,7 @@ from subako_ray.compiler.diagnostic import Diagnostic, Label, problem
 from subako_ray.compiler.folder import FolderError, Limits
 from subako_ray.compiler.read_json import read_json
 from subako_ray.compiler.read_text import decode
-from subako_ray.compiler.refusals import refused, refused_inside
+from subako_ray.compiler.refusals import refused_folder
 from subako_ray.compiler.source import Source, Span
 from subako_ray.compiler.tool_schema import schema_problem
 from subako_ray.compiler.tree import Mapping, Node, items, to_data
@@ -36,7 +36,7 @@ def load_package(compilation: Compilation, named: NamedPath) -> LoadedPackage | 
             named.path, Limits(files=limits.BUNDLE_FILES, bytes=limits.BUNDLE_BYTES)
         )
     except FolderError as error:
-        compilation.add(_refused(error, named))
+        compilation.add(refused_folder(error, named, "invalid-package", "the package"))
         return None
     main = next((file for file in files if file.path == PACKAGE_FILE), None)
     if main is None:
@@ -51,13 +51,6 @@ def load_package(compilation: Compilation, named: NamedPath) -> LoadedPackage | 
         compilation.add(problem("invalid-package", f"in the package, {error}", named.place))
         return None
     return None if package is None else LoadedPackage(bundle=bundle, package=package)
-
-
-def _refused(error: FolderError, named: NamedPath) -> Diagnostic:
-    # The folder itself, or what is on the way to it, has the whole path below the root.
-    if named.path == error.path or named.path.startswith(f"{error.path}/"):
-        return refused(error, named.place)
-    return refused_inside(error, named.place, "invalid-package", "the package")
 
 
 def _read_package(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
+from subako_ray.compiler.compilation import NamedPath
 from subako_ray.compiler.diagnostic import Diagnostic, problem
 from subako_ray.compiler.folder import FolderError
 from subako_ray.compiler.rules import Rule
@@ -67,3 +68,18 @@ def _words(error: FolderError) -> _Words:
             return _Words("too-large", f"{path} is larger than {limits.MANIFEST_BYTES} bytes", None)
         case _:
             assert_never(error.refusal)
+
+
+def refused_folder(error: FolderError, named: NamedPath, rule: Rule, what: str) -> Diagnostic:
+    """Makes the diagnostic of a granted folder that cannot be read as a whole.
+
+    Args:
+        error: why.
+        named: the folder, and where the manifest names it.
+        rule: of what is wrong inside the folder.
+        what: the folder in a message, such as `the skill`.
+    """
+    # The folder itself, or what is on the way to it, has the whole path below the root.
+    if named.path == error.path or named.path.startswith(f"{error.path}/"):
+        return refused(error, named.place)
+    return refused_inside(error, named.place, rule, what)

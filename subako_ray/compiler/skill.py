@@ -8,10 +8,10 @@ from typing import Final
 
 from subako_ray.compiler.check_shape import check_shape
 from subako_ray.compiler.compilation import Compilation, NamedPath
-from subako_ray.compiler.diagnostic import Diagnostic, Label, problem
+from subako_ray.compiler.diagnostic import Label, problem
 from subako_ray.compiler.folder import FolderError, Limits
 from subako_ray.compiler.read_text import decode, parse_yaml
-from subako_ray.compiler.refusals import refused, refused_inside
+from subako_ray.compiler.refusals import refused_folder
 from subako_ray.compiler.source import Source
 from subako_ray.schema import limits
 from subako_ray.schema.bundle import Bundle, BundleError, BundleFile, pack
@@ -38,7 +38,7 @@ def load_skill(compilation: Compilation, named: NamedPath) -> LoadedSkill | None
             named.path, Limits(files=limits.BUNDLE_FILES, bytes=limits.BUNDLE_BYTES)
         )
     except FolderError as error:
-        compilation.add(_refused(error, named))
+        compilation.add(refused_folder(error, named, "invalid-skill", "the skill"))
         return None
     main = next((file for file in files if file.path == SKILL_FILE), None)
     if main is None:
@@ -58,13 +58,6 @@ def load_skill(compilation: Compilation, named: NamedPath) -> LoadedSkill | None
         files=tuple(sorted(file.path for file in files)),
         description=head.description,
     )
-
-
-def _refused(error: FolderError, named: NamedPath) -> Diagnostic:
-    # The folder itself, or what is on the way to it, has the whole path below the root.
-    if named.path == error.path or named.path.startswith(f"{error.path}/"):
-        return refused(error, named.place)
-    return refused_inside(error, named.place, "invalid-skill", "the skill")
 
 
 def _read_head(compilation: Compilation, named: NamedPath, file: BundleFile) -> SkillHead | None:
